@@ -1,0 +1,133 @@
+"""What a run tells the world: one value for each thing that happens.
+
+The same events reach the terminal, `--json`, the web page and a program that uses the library.
+Types and field names are a contract (design, section 6): extend, never rename.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal
+
+from perdure.chat.tokens import Usage
+
+Status = Literal["answered", "failed", "limit", "interrupted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One thing that happened. ``seq`` counts from 1 in a run; ``time`` is UTC, ISO 8601."""
+
+    type: ClassVar[str]
+    seq: int = 0
+    time: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The line of `--json`: ``type``, ``seq``, ``time``, then the fields of the event."""
+        fields = asdict(self)
+        return {"type": self.type, "seq": fields.pop("seq"), "time": fields.pop("time"), **fields}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Event):
+    type = "run.started"
+    session: str
+    model: str
+    task: str
+    context_window: int
+    tools: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateChanged(Event):
+    type = "state"
+    state: str
+    step: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextDelta(Event):
+    """A piece of the model's text; ``reasoning`` marks thoughts, which are not the answer.
+    ``restart`` says that the text so far is void: the reply begins anew."""
+
+    type = "text.delta"
+    text: str
+    reasoning: bool = False
+    restart: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolRequested(Event):
+    """The call as the model made it, before policy; ``arguments`` is its text."""
+
+    type = "tool.requested"
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolStarted(Event):
+    type = "tool.started"
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolFinished(Event):
+    type = "tool.finished"
+    id: str
+    name: str
+    ok: bool
+    seconds: float
+    output: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compacted(Event):
+    type = "compaction"
+    left: tuple[int, int]
+    tokens_before: int
+    tokens_after: int
+    shortened: Sequence[int] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageReported(Event):
+    type = "usage"
+    purpose: str
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice(Event):
+    """Something the person should know; the run goes on."""
+
+    type = "notice"
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorRaised(Event):
+    type = "error"
+    error: str
+    text: str
+    acts: str = "person"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFinished(Event):
+    """The last event. ``cost`` is in US dollars, null where the price is unknown."""
+
+    type = "run.finished"
+    status: Status
+    answer: str
+    usage: Usage
+    session: str = ""
+    cost: float | None = None
+    reason: str = ""
+    steps: int = 0
+    seconds: float = 0.0
+    usage_by_purpose: Mapping[str, Usage] = field(default_factory=dict)

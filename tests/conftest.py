@@ -1,0 +1,44 @@
+"""Every connection except loopback is refused; home and environment are isolated."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+
+def pytest_configure() -> None:
+    for name in list(os.environ):
+        if name.startswith(("OPENAI_", "PERDURE_")) or name.lower().endswith("_proxy"):
+            del os.environ[name]
+
+
+@pytest.fixture(autouse=True)
+def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: object) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            host = address[0]  # type: ignore[index]
+            if host != "localhost" and not ipaddress.ip_address(host).is_loopback:
+                raise OSError(f"a test tried to connect to {host}")
+        connect(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
