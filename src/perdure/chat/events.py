@@ -87,7 +87,7 @@ class ToolFinished(Event):
 @dataclass(frozen=True, kw_only=True)
 class Compacted(Event):
     type = "compaction"
-    left: tuple[int, int]
+    left: Sequence[int]
     tokens_before: int
     tokens_after: int
     shortened: Sequence[int] = ()

@@ -7,7 +7,8 @@ as JSON) stays below this line: the loop sees only these types.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -99,14 +100,15 @@ class ModelClient(Protocol):
         """Tokens of prompt and answer together, where the endpoint or a table knows it."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Piece]: ...
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]: ...
 
     async def aclose(self) -> None: ...
 
 
 async def complete(client: ModelClient, request: ModelRequest) -> Reply:
     """The whole reply, for those who don't show it as it comes."""
-    async for piece in client.stream(request):
-        if isinstance(piece, Reply):
-            return piece
+    async with aclosing(client.stream(request)) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, Reply):
+                return piece
     raise AssertionError(f"{type(client).__name__} ended without a reply")

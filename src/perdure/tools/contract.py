@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from perdure.chat.calls import ToolCall, ToolSpec
 
@@ -27,6 +27,10 @@ class Tool:
     effect: Effect = "acts"
     timeout: float = 60.0
     output_limit: int = 30_000
+
+    def __call__(self, **arguments: Any) -> Awaitable[str] | str:
+        """Call it as the function it was made of, arguments by name."""
+        return self.run(**arguments)
 
 
 @dataclass(frozen=True, slots=True)

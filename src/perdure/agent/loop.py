@@ -1,0 +1,277 @@
+"""The loop: think, act, think, until there is an answer.
+
+Each step returns the next state as a value; the loop only goes from one to the next. What a tool
+does wrong is a result that the model reads; what ends a run is a `Finish` that says why. Events
+tell the world; the journal keeps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import anyio
+
+from perdure.agent.acting import Acting
+from perdure.agent.conversation import Conversation, result_message
+from perdure.agent.prompts import (
+    ANSWER_CUT,
+    BROKEN_OFF,
+    CUT_CALLS,
+    EMPTY,
+    EMPTY_REPLIES,
+    INTERRUPTED,
+    REPEATED,
+    RETRYING,
+    STEP_LIMIT,
+    TIME_LIMIT,
+    UNKNOWN_TOOLS,
+    WENT_IN_CIRCLES,
+    WINDOW_LEARNT,
+    say,
+)
+from perdure.agent.repeats import Repeats
+from perdure.chat.calls import ToolCall
+from perdure.chat.events import (
+    Compacted,
+    ErrorRaised,
+    Event,
+    Notice,
+    RunFinished,
+    RunStarted,
+    StateChanged,
+    Status,
+    TextDelta,
+    UsageReported,
+)
+from perdure.chat.language import Language
+from perdure.chat.messages import Kind
+from perdure.chat.tokens import Usage
+from perdure.errors import ContextOverflow, PerdureError, Words
+from perdure.models.client import ModelClient, ModelRequest, Reply, Retrying, Text
+from perdure.tools.contract import Outcome
+
+#: Replies in a row that may be empty, cut in a call, or call only unknown tools: a model that
+#: makes such a mistake three times won't mend it the fourth time.
+PATIENCE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Think:
+    state = "THINKING"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    reply: Reply
+    state = "ACTING"
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    status: Status
+    answer: str = ""
+    reason: str = ""
+
+    @property
+    def state(self) -> str:
+        return {"answered": "DONE", "limit": "DONE", "interrupted": "INTERRUPTED"}.get(self.status, "FAILED")
+
+
+Next = Think | Act | Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a turn ends in order. ``steps``: calls of the model; ``seconds``: wall time;
+    ``output_tokens``: of one reply."""
+
+    steps: int = 50
+    seconds: float | None = None
+    output_tokens: int | None = None
+
+
+@dataclass
+class Loop:
+    """One turn of a conversation. ``emit`` gets every event as it happens and must not raise."""
+
+    model: ModelClient
+    acting: Acting
+    conversation: Conversation
+    limits: Limits
+    emit: Callable[[Event], None]
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        self._events = 0
+        self._mistakes = 0
+        self._repeats = Repeats()
+        self._partial = ""
+
+    async def run(self, task: str) -> RunFinished:
+        """The person's request to an answer, or to the reason why there is none.
+
+        What goes wrong in the run is told and ends it; only cancellation is raised, after the
+        turn has been closed so that the session can go on.
+        """
+        began = time.monotonic()
+        self._tell(self._started(task))
+        step: Next = Think()
+        try:
+            self.conversation.add(Kind.USER, {"role": "user", "content": task})
+            with anyio.move_on_after(self.limits.seconds):
+                while not isinstance(step, Finish):
+                    self._tell(StateChanged(state=step.state, step=self.steps))
+                    step = await (self._act(step.reply) if isinstance(step, Act) else self._think())
+            if not isinstance(step, Finish):
+                step = self._broken_off("limit", TIME_LIMIT, seconds=self.limits.seconds)
+        except PerdureError as error:
+            self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
+            step = Finish("failed", reason=error.say(self._lang))
+        except anyio.get_cancelled_exc_class():
+            self._finished(self._broken_off("interrupted", INTERRUPTED), began)
+            raise
+        return self._finished(step, began)
+
+    async def _think(self) -> Next:
+        if self.steps >= self.limits.steps:
+            return Finish("limit", reason=say(STEP_LIMIT, self._lang, steps=self.steps))
+        self.steps += 1
+        reply = await self._reply()
+        self.usage += reply.usage
+        self._tell(UsageReported(purpose="think", usage=reply.usage))
+        for note in reply.notes:
+            self._tell(Notice(code="reply.mended", text=note))
+        if reply.calls:
+            self.conversation.add(Kind.TOOL_CALL, reply.as_message())
+            return Act(reply)
+        if not reply.content.strip():
+            return self._mistaken(EMPTY_REPLIES, EMPTY)
+        self.conversation.add(Kind.ASSISTANT, reply.as_message())
+        if reply.cut:
+            self._tell(Notice(code="answer.cut", text=say(ANSWER_CUT, self._lang)))
+        return Finish("answered", reply.content)
+
+    async def _act(self, reply: Reply) -> Next:
+        def keep(call: ToolCall, outcome: Outcome) -> None:
+            self.conversation.add(Kind.TOOL_RESULT, result_message(call.id, outcome.text))
+
+        outcomes = await self.acting.run(reply.calls, cut=reply.cut, emit=self._tell, keep=keep)
+        self._repeats.after((call, outcome.text) for call, outcome in zip(reply.calls, outcomes, strict=True))
+        if reply.cut or not any(self.acting.knows(call) for call in reply.calls):
+            return self._mistaken(CUT_CALLS if reply.cut else UNKNOWN_TOOLS)
+        self._mistakes = 0
+        if self._repeats.end:
+            return Finish("limit", reason=say(WENT_IN_CIRCLES, self._lang))
+        if self._repeats.tell:
+            self._remind(REPEATED, code="repeated")
+        return Think()
+
+    async def _reply(self) -> Reply:
+        """The model's reply to a prompt that fits. An endpoint that says it doesn't teaches the
+        real window; one more compaction, one more try."""
+        self._compact()
+        try:
+            return await self._stream()
+        except ContextOverflow as overflow:
+            window = self.conversation.learn_window(overflow.limit, overflow.requested)
+            self._tell(Notice(code="window.learnt", text=say(WINDOW_LEARNT, self._lang, window=window)))
+            self._compact()
+            return await self._stream()
+
+    async def _stream(self) -> Reply:
+        self._partial = ""
+        request = ModelRequest(
+            self.conversation.prompt(),
+            tools=self.conversation.tools,
+            session=self.conversation.session,
+            max_output_tokens=self.limits.output_tokens,
+        )
+        async with aclosing(self.model.stream(request)) as pieces:
+            async for piece in pieces:
+                match piece:
+                    case Text(text, reasoning):
+                        self._partial += "" if reasoning else text
+                        self._tell(TextDelta(text=text, reasoning=reasoning))
+                    case Retrying(why, wait, restart):
+                        if restart:
+                            self._partial = ""
+                            self._tell(TextDelta(text="", restart=True))
+                        self._tell(Notice(code="retry", text=say(RETRYING, self._lang, why=why, wait=wait)))
+                    case Reply():
+                        self._partial = ""
+                        return piece
+        raise AssertionError("a model client ended without a reply")
+
+    def _compact(self) -> None:
+        if compaction := self.conversation.compact():
+            self._tell(
+                Compacted(
+                    left=compaction.left,
+                    shortened=tuple(compaction.shortened),
+                    tokens_before=compaction.tokens_before,
+                    tokens_after=compaction.tokens_after,
+                )
+            )
+
+    def _mistaken(self, reason: Words, reminder: Words | None = None) -> Next:
+        """The model made a mistake that it can mend, up to a point."""
+        self._mistakes += 1
+        if self._mistakes >= PATIENCE:
+            return Finish("failed", reason=say(reason, self._lang, times=PATIENCE))
+        if reminder:
+            self._remind(reminder, code="reminded")
+        return Think()
+
+    def _remind(self, words: Words, code: str) -> None:
+        """Tell the model something of our own, as a notice and not as the person's words."""
+        text = say(words, self._lang)
+        self.conversation.add(Kind.NOTICE, {"role": "user", "content": text})
+        self._tell(Notice(code=code, text=text))
+
+    def _broken_off(self, status: Status, reason: Words, **facts: object) -> Finish:
+        """Close a turn that stopped in the middle: open calls answered, the text so far kept."""
+        try:
+            self.conversation.close_open_calls()
+            if partial := self._partial.strip():
+                text = f"{partial}\n{say(BROKEN_OFF, self._lang)}"
+                self.conversation.add(Kind.ASSISTANT, {"role": "assistant", "content": text})
+        except PerdureError as error:
+            self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
+        return Finish(status, reason=say(reason, self._lang, **facts))
+
+    def _started(self, task: str) -> RunStarted:
+        return RunStarted(
+            session=self.conversation.session,
+            model=self.model.model,
+            task=task,
+            context_window=self.conversation.budget.window,
+            tools=tuple(tool.name for tool in self.conversation.tools),
+        )
+
+    def _finished(self, step: Finish, began: float) -> RunFinished:
+        self._tell(StateChanged(state=step.state, step=self.steps))
+        finished = RunFinished(
+            status=step.status,
+            answer=step.answer,
+            reason=step.reason,
+            usage=self.usage,
+            usage_by_purpose={"think": self.usage},
+            session=self.conversation.session,
+            steps=self.steps,
+            seconds=round(time.monotonic() - began, 3),
+        )
+        self._tell(finished)
+        return finished
+
+    @property
+    def _lang(self) -> Language:
+        return self.conversation.lang
+
+    def _tell(self, event: Event) -> None:
+        self._events += 1
+        self.emit(replace(event, seq=self._events, time=datetime.now(UTC).isoformat(timespec="milliseconds")))

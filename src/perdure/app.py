@@ -1,0 +1,326 @@
+"""The only place where adapters are chosen and put together.
+
+Everything below takes what it needs as an argument; here it is decided which model, which
+journal and which tools those are, from settings and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import anyio.to_thread
+
+from perdure.config import Settings, is_loopback, load
+from perdure.errors import ConfigError, PerdureError
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream
+
+    from perdure.agent.conversation import Conversation
+    from perdure.chat.calls import ToolCall, ToolSpec
+    from perdure.chat.events import Event, RunFinished
+    from perdure.models.client import ModelClient
+    from perdure.store.journal import Journal
+    from perdure.tools.contract import Approver, Tool
+    from perdure.tools.policy import Policy
+    from perdure.tools.registry import Registry
+
+#: Tokens of context taken for a model that neither the endpoint nor the table knows.
+UNKNOWN_WINDOW = 8192
+#: Tokens an answer of the embedded model may have: it rambles, and two cores write 90 a second.
+EMBEDDED_OUTPUT = 512
+
+
+class Agent:
+    """An agent with its model, tools and journal.
+
+    ``settings`` as they stand, or keyword arguments by the names of `Settings` on top of the
+    environment and `perdure.toml`. ``tools`` adds to the built-in ones; ``model`` and ``journal``
+    replace what the settings would choose; ``approve`` is asked before a tool acts (without it,
+    nothing acts unless ``yes`` is set).
+
+        async with Agent(base_url="http://localhost:11434/v1", model="qwen3:8b") as agent:
+            finished = await agent.run("What does src/app.py do?")
+
+    Raises `ConfigError` where a setting isn't understood.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        tools: Sequence[Tool] = (),
+        client: ModelClient | None = None,
+        journal: Journal | None = None,
+        approve: Approver | None = None,
+        **flags: Any,
+    ) -> None:
+        self.settings = settings or load(flags, os.environ, config_folder=config_folder())
+        if settings is not None and flags:
+            self.settings = replace(settings, **flags)
+        self._own_tools = tuple(tools)
+        self._approve = approve
+        self._client = client
+        self._journal = journal
+        self._exit = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop the embedded model, close connections and the journal."""
+        await self._exit.aclose()
+
+    @property
+    def journal(self) -> Journal:
+        if self._journal is None:
+            self._journal = open_journal(self.settings.store)
+            self._exit.callback(self._journal.close)
+        return self._journal
+
+    async def client(self) -> ModelClient:
+        """The model, started or reached at the first call."""
+        if self._client is None:
+            self._client = await open_model(self.settings)
+            self._exit.push_async_callback(self._client.aclose)
+        return self._client
+
+    async def run(
+        self,
+        task: str,
+        *,
+        session: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> RunFinished:
+        """One turn: ``task`` in ``session``, which is made where it doesn't exist; without a name
+        a new one gets one (it is in the result). ``on_event`` must not raise.
+
+        Raises `PerdureError` only for what prevents a turn from beginning.
+        """
+        from perdure.agent.acting import Acting
+        from perdure.agent.loop import Limits, Loop
+
+        client = await self.client()
+        registry = self._registry(client)
+        conversation = self._conversation(client, registry.specs, session or new_session_name(), task)
+        loop = Loop(
+            model=client,
+            acting=Acting(registry, self._policy(client), self._approve or _nobody),
+            conversation=conversation,
+            limits=Limits(self.settings.max_steps, self.settings.max_time, self._output_limit(client)),
+            emit=on_event or _nothing,
+        )
+        return await loop.run(task)
+
+    def run_sync(
+        self,
+        task: str,
+        *,
+        session: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> RunFinished:
+        """`run` for programs without an event loop; closes the agent afterwards."""
+
+        async def whole() -> RunFinished:
+            async with self:
+                return await self.run(task, session=session, on_event=on_event)
+
+        return anyio.run(whole)
+
+    @asynccontextmanager
+    async def stream(
+        self, task: str, *, session: str | None = None
+    ) -> AsyncIterator[MemoryObjectReceiveStream[Event]]:
+        """The events of `run` as they happen; leaving the block interrupts the turn in order.
+
+        async with agent.stream("...") as events:
+            async for event in events:
+                ...
+        """
+        send, receive = anyio.create_memory_object_stream[Any](float("inf"))
+
+        failures: list[PerdureError] = []
+
+        async def work() -> None:
+            with send:
+                try:
+                    await self.run(task, session=session, on_event=send.send_nowait)
+                except PerdureError as error:
+                    failures.append(error)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(work)
+            with receive:
+                yield receive
+            group.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
+
+    def _registry(self, client: ModelClient) -> Registry:
+        from perdure.tools.registry import Registry
+
+        every = (*built_in_tools(self.settings), *self._own_tools)
+        wanted = self.settings.tools
+        if wanted is None:
+            return Registry(every)
+        by_name = {tool.spec.name: tool for tool in every}
+        if unknown := [name for name in wanted if name not in by_name]:
+            raise ConfigError(f"there is no tool {', '.join(unknown)} (there are: {', '.join(by_name)})")
+        return Registry([by_name[name] for name in dict.fromkeys(wanted)])
+
+    def _policy(self, client: ModelClient) -> Policy:
+        from perdure.tools.policy import Policy
+
+        return Policy(approve_all=self.settings.yes, interactive=self._approve is not None)
+
+    def _conversation(
+        self, client: ModelClient, tools: Sequence[ToolSpec], session: str, task: str
+    ) -> Conversation:
+        from perdure.agent.conversation import Conversation
+        from perdure.agent.prompts import SYSTEM, say
+        from perdure.chat.language import language_of
+        from perdure.memory.budget import Budget
+
+        if not self.journal.exists(session):
+            lang = language_of(task) if self.settings.lang == "auto" else self.settings.lang
+            workspace, date = self.settings.workspace, datetime.now(UTC).date()
+            system = say(SYSTEM, lang, workspace=workspace, date=date)
+            self.journal.create(session, {"system": system, "lang": lang, "workspace": str(workspace)})
+        window = self.settings.context_window or client.context_window or UNKNOWN_WINDOW
+        budget = Budget.of(window, self._output_limit(client))
+        return Conversation(self.journal, session, client.counter, budget, tools)
+
+    def _output_limit(self, client: ModelClient) -> int | None:
+        return self.settings.max_output_tokens or (EMBEDDED_OUTPUT if self.settings.embedded else None)
+
+
+async def _nobody(call: ToolCall, tool: Tool) -> bool:
+    return False
+
+
+def _nothing(event: Event) -> None:
+    pass
+
+
+def built_in_tools(settings: Settings) -> list[Tool]:
+    """The tools every agent has."""
+    from perdure.tools.bash import bash_tool
+    from perdure.tools.calculator import calculator
+    from perdure.tools.files import read_file_tool
+
+    return [calculator, read_file_tool(settings.workspace), bash_tool(settings.workspace)]
+
+
+async def open_model(settings: Settings) -> ModelClient:
+    """The model that the settings name: an endpoint's, or the embedded one where none is set.
+
+    Raises `ConfigError` where no model is named and the endpoint has several, and
+    `EmbeddedModelMissing` where the embedded model isn't installed.
+    """
+    if settings.base_url is None:
+        return await _open_embedded(settings)
+    from perdure.chat.tokens import counter_for
+    from perdure.models.catalog import encoding_of, window_of_model
+    from perdure.models.endpoint import EndpointClient, window_of
+
+    def client(model: str, window: int | None) -> EndpointClient:
+        return EndpointClient(
+            settings.base_url or "",
+            model,
+            counter=counter_for(encoding_of(model), reasoning=settings.replay_reasoning),
+            api_key=settings.api_key,
+            context_window=settings.context_window or window,
+            connect_timeout=settings.connect_timeout,
+            idle_timeout=settings.idle_timeout,
+            replay_reasoning=settings.replay_reasoning,
+        )
+
+    if settings.model and settings.context_window:
+        return client(settings.model, None)
+    asking = client(settings.model or "", None)
+    try:
+        listed = {str(each.get("id")): each for each in await asking.listed()}
+    finally:
+        await asking.aclose()
+    model = settings.model or _only(listed, settings.base_url)
+    window = window_of(listed[model]) if model in listed else None
+    if window is None and not settings.context_window and not is_loopback(settings.base_url):
+        window = await anyio.to_thread.run_sync(window_of_model, model)
+    return client(model, window)
+
+
+def _only(listed: Mapping[str, object], base_url: str) -> str:
+    """The one model that an endpoint has."""
+    if len(listed) == 1:
+        return next(iter(listed))
+    several = f" ({base_url} has {', '.join(list(listed)[:8])})" if listed else ""
+    raise ConfigError(f"name a model with --model{several}")
+
+
+async def _open_embedded(settings: Settings) -> ModelClient:
+    from perdure.models.embedded import MODEL, WINDOW, EmbeddedServer, as_small_talk
+    from perdure.models.embedder import SentenceEncoder
+    from perdure.models.endpoint import EndpointClient
+    from perdure.models.small import SmallModelClient
+
+    if settings.model not in {None, "embedded", MODEL}:
+        raise ConfigError(
+            f"the model {settings.model!r} needs an endpoint: name it with --base-url or OPENAI_BASE_URL"
+        )
+    server = await anyio.to_thread.run_sync(EmbeddedServer)
+    inner = EndpointClient(
+        server.base_url,
+        MODEL,
+        counter=server.counter,
+        api_key=server.api_key,
+        context_window=min(settings.context_window or WINDOW, WINDOW),
+        connect_timeout=settings.connect_timeout,
+        idle_timeout=settings.idle_timeout,
+    )
+    return SmallModelClient(inner, SentenceEncoder(), talk=as_small_talk, on_close=server.stop)
+
+
+def open_journal(store: str | None) -> Journal:
+    """The journal at ``store``: a path, `sqlite:///path`, or the user's data folder."""
+    from perdure.store.sqlite import SqliteJournal
+
+    if store is None:
+        from platformdirs import user_data_path
+
+        return SqliteJournal(user_data_path("perdure", appauthor=False) / "sessions.db")
+    scheme, colon, rest = store.partition("://")
+    if not colon:
+        return SqliteJournal(Path(store).expanduser())
+    if scheme != "sqlite":
+        raise ConfigError(f"a store must be a path or sqlite:///path, not {store!r}")
+    return SqliteJournal(Path(rest.removeprefix("/") if not rest.startswith("//") else rest[1:]).expanduser())
+
+
+def config_folder() -> Path:
+    """Where the user's own `perdure.toml` lies."""
+    from platformdirs import user_config_path
+
+    return user_config_path("perdure", appauthor=False)
+
+
+def new_session_name() -> str:
+    """A name that sorts by time and that two processes don't both choose."""
+    import secrets
+
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"

@@ -1,0 +1,22 @@
+"""Which of the two languages to speak: English or Chinese."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Language = Literal["en", "zh"]
+
+_HAN = re.compile(r"[\u3400-\u9fff\U00020000-\U0003134f]")
+_KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
+_WORD = re.compile(r"[A-Za-z\u00c0-\u024f]+")
+
+
+def language_of(text: str) -> Language:
+    """``zh`` where at least a third of the words are Chinese (a character counts as half a word),
+    so that an English name or a path in a Chinese sentence doesn't turn it. Japanese and Korean
+    are not Chinese although they use its characters."""
+    chinese = len(_HAN.findall(text))
+    if not chinese or len(_KANA_OR_HANGUL.findall(text)) * 4 > chinese:
+        return "en"
+    return "zh" if chinese / 2 >= len(_WORD.findall(text)) / 2 else "en"

@@ -1,0 +1,234 @@
+"""Settings as one frozen value, and the one place that reads them from outside.
+
+`perdure.toml` < environment < flags: what is nearer to the person wins. A `perdure.toml` that
+came with a checkout is somebody else's words, so it may set how the agent works, but neither
+approve actions nor send the conversation to a host the person has not named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+from perdure.errors import ConfigError
+
+Lang = Literal["en", "zh", "auto"]
+
+#: Settings that a workspace's own file may not make: they would act or speak for the person.
+ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "store"})
+
+
+class Secret(str):
+    """A text that doesn't show itself: ``repr`` is masked; ``str()`` gives the value."""
+
+    def __repr__(self) -> str:
+        return "Secret('***')" if self else "Secret('')"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How an agent works. Windows, limits and reserves in tokens; times in seconds.
+
+    ``None`` means: not set; the endpoint, a table of models or a default decides.
+    """
+
+    model: str | None = None
+    base_url: str | None = None
+    api_key: Secret = field(default=Secret(""))
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    store: str | None = None
+    lang: Lang = "auto"
+    quiet: bool = False
+    verbose: bool = False
+    workspace: Path = field(default_factory=Path.cwd)
+    tools: tuple[str, ...] | None = None
+    yes: bool = False
+    max_steps: int = 50
+    max_time: float | None = None
+    tool_timeout: float = 120.0
+    connect_timeout: float = 10.0
+    idle_timeout: float = 120.0
+    replay_reasoning: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("context_window", "max_output_tokens", "max_steps"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, not {value}")
+        for name in ("max_time", "tool_timeout", "connect_timeout", "idle_timeout"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigError(f"{name} must be a positive number of seconds, not {value}")
+        if self.base_url is not None and not _is_http(self.base_url):
+            raise ConfigError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
+        if self.lang not in get_args(Lang):
+            raise ConfigError(f"lang must be en, zh or auto, not {self.lang!r}")
+
+    @property
+    def embedded(self) -> bool:
+        """With no endpoint set, the embedded model runs."""
+        return self.base_url is None
+
+
+def load(
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    *,
+    config_folder: Path | None = None,
+) -> Settings:
+    """Settings from flags, environment and the two files, nearest to the person first.
+
+    ``flags`` holds only what was given. ``config_folder`` is the user's (for `perdure.toml`).
+    Raises `ConfigError` for anything that isn't understood; nothing is ignored in silence.
+    """
+    workspace = Path(flags.get("workspace") or environment.get("PERDURE_WORKSPACE") or Path.cwd())
+    if not workspace.is_dir():
+        raise ConfigError(f"the workspace {workspace} is not a folder")
+    chosen: dict[str, Any] = {}
+    if config_folder is not None:
+        chosen |= _from_file(config_folder / "perdure.toml")
+    chosen |= _from_workspace(workspace / "perdure.toml")
+    chosen |= _from_environment(environment)
+    chosen |= {name: value for name, value in flags.items() if value is not None}
+    chosen["workspace"] = workspace.resolve()
+    if "OPENAI_BASE_URL" not in environment and "base_url" not in chosen and chosen.get("api_key"):
+        # A key and nothing else means OpenAI itself, as in every program that reads the variable.
+        chosen["base_url"] = "https://api.openai.com/v1"
+    return replace(Settings(workspace=chosen["workspace"]), **_typed(chosen))
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for variable, name in (("OPENAI_API_KEY", "api_key"), ("OPENAI_BASE_URL", "base_url")):
+        if environment.get(variable):
+            found[name] = environment[variable]
+    for name in (each.name for each in fields(Settings)):
+        variable = f"PERDURE_{name.upper()}"
+        if environment.get(variable):
+            found[name] = environment[variable]
+    return found
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    known = {each.name for each in fields(Settings)} - {"workspace"}
+    for name in found:
+        if name.replace("-", "_") not in known:
+            raise ConfigError(f"{path}: there is no setting {name!r} (known: {', '.join(sorted(known))})")
+    return {name.replace("-", "_"): value for name, value in found.items()}
+
+
+def _from_workspace(path: Path) -> dict[str, Any]:
+    found = _from_file(path)
+    if barred := ONLY_FROM_THE_PERSON & found.keys():
+        raise ConfigError(
+            f"{path} may not set {', '.join(sorted(barred))}: use a flag, the environment, "
+            "or the perdure.toml in your own configuration folder"
+        )
+    if "base_url" in found and not is_loopback(str(found["base_url"])):
+        raise ConfigError(
+            f"{path} may not send the conversation to {found['base_url']}: "
+            "name it with --base-url, OPENAI_BASE_URL, or in your own configuration folder"
+        )
+    return found
+
+
+def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    readers: dict[str, Callable[[str, Any], Any]] = {
+        "context_window": _whole,
+        "max_output_tokens": _whole,
+        "max_steps": _whole,
+        "max_time": _seconds,
+        "tool_timeout": _seconds,
+        "connect_timeout": _seconds,
+        "idle_timeout": _seconds,
+        "quiet": _truth,
+        "verbose": _truth,
+        "yes": _truth,
+        "replay_reasoning": _truth,
+        "tools": _names,
+        "api_key": _secret,
+        "workspace": _folder,
+    }
+    return {name: (readers.get(name) or _text)(name, value) for name, value in chosen.items()}
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be a text, not {value!r}")
+    return value.strip()
+
+
+def _secret(name: str, value: Any) -> Secret:
+    return Secret(_text(name, value))
+
+
+def _folder(name: str, value: Any) -> Path:
+    return Path(value)
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        if isinstance(value, bool) or (isinstance(value, float) and value != int(value)):
+            raise ValueError
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
+
+
+def _seconds(name: str, value: Any) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} must be a number of seconds, not {value!r}") from None
+
+
+def _truth(name: str, value: Any) -> bool:
+    spoken = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False}
+    said = spoken.get(str(value).lower(), False if str(value).lower() == "off" else None)
+    if said is None:
+        raise ConfigError(f"{name} must be true or false, not {value!r}")
+    return said
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
+        raise ConfigError(f"{name} must be a list of names, not {value!r}")
+    return tuple(each.strip() for each in names if each.strip())
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        return False
+
+
+def is_loopback(url: str) -> bool:
+    """The URL's host is this machine's loopback, by name or by address."""
+    import ipaddress
+
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,164 @@
+"""The command line: what can be asked for, and which room answers.
+
+Only the standard library is imported here, so that `perdure --help` is as fast as Python itself;
+each command imports what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from perdure import __version__
+
+USAGE = 2
+INTERRUPTED = 130
+
+EPILOG = """\
+exit codes: 0 answered, 1 the run failed, 2 bad usage or configuration, 3 stopped at a limit, 130 interrupted
+
+environment: OPENAI_API_KEY, OPENAI_BASE_URL, and PERDURE_* for every option (PERDURE_MODEL, ...).
+Settings are also read from perdure.toml in the workspace and in your configuration folder.
+With no endpoint set, the small embedded model runs."""
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """The `perdure` command. Exits with the codes of `EPILOG`."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """What `main` does, with the exit code as its result."""
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help()
+        return USAGE
+    from perdure.errors import PerdureError
+
+    try:
+        return int(arguments.command(arguments))
+    except PerdureError as error:
+        from perdure.faces.cli.terminal import language_of_person, printable
+
+        print(printable(f"perdure: {error.say(language_of_person(arguments.lang))}"), file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python must not complain about that at exit.
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and options."""
+    parser = argparse.ArgumentParser(
+        prog="perdure",
+        description="An agent that keeps working in any context window and never forgets what it was told.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"perdure {__version__}")
+    parser.set_defaults(command=None, lang=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_run(commands)
+    _add_sessions(commands)
+    _add_embedded(commands)
+    return parser
+
+
+Commands = argparse._SubParsersAction  # argparse has no public name for it
+Parsers = "Commands[argparse.ArgumentParser]"
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "run",
+        "one task: the answer on stdout, progress on stderr",
+        "Works on one task until it is answered. The answer goes to stdout, progress to stderr.",
+    )
+    parser.add_argument(
+        "task", metavar="TASK", nargs="?", help="what to do; - or nothing reads it from stdin"
+    )
+    parser.add_argument("--json", action="store_true", help="write events, one JSON object a line, to stdout")
+    parser.add_argument("--session", metavar="NAME", help="go on with a session, or make it")
+    parser.add_argument("--max-steps", metavar="N", help="end after N calls of the model (default 50)")
+    parser.add_argument("--max-time", metavar="SECONDS", help="end after so many seconds")
+    parser.add_argument("--yes", action="store_true", default=None, help="approve what tools do, unasked")
+    tools = parser.add_mutually_exclusive_group()
+    tools.add_argument("--tools", metavar="A,B", help="only these tools (calculator, read_file, bash)")
+    tools.add_argument("--no-tools", dest="tools", action="store_const", const="", help="no tools at all")
+    parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
+    parser.set_defaults(command=_run)
+
+
+def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(commands, "sessions", "what was said before", "Sessions that are kept in the store.")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    every = _command(actions, "list", "all sessions, the newest first", "All sessions, newest first.")
+    every.add_argument("--json", action="store_true", help="one JSON object a line")
+    every.set_defaults(command=_sessions_list)
+    show = _command(actions, "show", "a session's messages", "The messages of a session, in order.")
+    show.add_argument("name", metavar="NAME")
+    show.add_argument("--json", action="store_true", help="one JSON object a line")
+    show.set_defaults(command=_sessions_show)
+
+
+def _add_embedded(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(commands, "embedded", "the small model that needs no key", "The embedded model.")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    install = _command(actions, "install", "install it (98 MB)", "Installs the embedded model (98 MB).")
+    install.set_defaults(command=_embedded_install)
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help: str, description: str
+) -> argparse.ArgumentParser:
+    """A command with the options that all have. None means: not given, so nothing is overridden."""
+    parser = commands.add_parser(name, help=help, description=description, allow_abbrev=False)
+    shared = parser.add_argument_group("common options")
+    shared.add_argument("--model", metavar="NAME", help="the model to use")
+    shared.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible endpoint, as .../v1")
+    shared.add_argument("--context-window", metavar="N", help="the model's window, in tokens")
+    shared.add_argument("--max-output-tokens", metavar="N", help="limit of one reply, in tokens")
+    shared.add_argument("--store", metavar="URL", help="where sessions are kept: a path or sqlite:///path")
+    shared.add_argument("--lang", choices=["en", "zh", "auto"], help="language of prompts and messages")
+    shared.add_argument("--quiet", action="store_true", default=None, help="no progress, only the answer")
+    shared.add_argument("--verbose", action="store_true", default=None, help="more of what happens")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from perdure.faces.cli.run import run_task
+
+    return run_task(arguments)
+
+
+def _sessions_list(arguments: argparse.Namespace) -> int:
+    from perdure.faces.cli.sessions import list_sessions
+
+    return list_sessions(arguments)
+
+
+def _sessions_show(arguments: argparse.Namespace) -> int:
+    from perdure.faces.cli.sessions import show_session
+
+    return show_session(arguments)
+
+
+def _embedded_install(arguments: argparse.Namespace) -> int:
+    from perdure.models.embedded import install
+
+    install()
+    return 0
+
+
+if __name__ == "__main__":
+    main()

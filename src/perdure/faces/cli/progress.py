@@ -1,0 +1,153 @@
+"""What one sees of a run: progress on stderr, and the answer as it comes where stdout is a terminal.
+
+Plain lines in a pipe or a log; a living line where stderr is a terminal. The words are those of
+the events; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from perdure.chat.events import (
+    Compacted,
+    ErrorRaised,
+    Event,
+    Notice,
+    RunFinished,
+    RunStarted,
+    StateChanged,
+    TextDelta,
+    ToolFinished,
+    ToolRequested,
+)
+from perdure.chat.language import language_of
+from perdure.errors import Words
+from perdure.faces.cli.terminal import one_line, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+THINKING: Words = ("thinking", "思考中")
+ACTING: Words = ("running", "运行中")
+LEFT: Words = (
+    "{count} entries left the window; {before} tokens are now {after}; all are kept in the session",
+    "{count} 条记录移出窗口；{before} 个 token 降到 {after}；全部仍保存在会话中",
+)
+
+
+class Progress:
+    """Shows events. ``quiet`` shows only what went wrong; ``verbose`` adds whole outputs, thoughts
+    and tokens."""
+
+    def __init__(self, *, quiet: bool = False, verbose: bool = False, lang: str = "auto") -> None:
+        self.quiet = quiet
+        self.verbose = verbose
+        self.streams = sys.stdout.isatty()
+        self._lang = lang
+        self._console = _console()
+        self._status: Status | None = None
+        self._line_open = False
+        self._told = ""
+
+    def show(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._lang = language_of(event.task) if self._lang == "auto" else self._lang
+            case StateChanged(state="THINKING"):
+                self._live(THINKING)
+            case StateChanged(state="ACTING"):
+                self._live(ACTING)
+            case StateChanged():
+                self._rest()
+            case TextDelta():
+                self._text(event)
+            case ToolRequested():
+                self._say(f"· {event.name} {one_line(event.arguments)}", "cyan")
+            case ToolFinished():
+                output = printable(event.output).strip() if self.verbose else one_line(event.output)
+                self._say(f"  {'→' if event.ok else '✗'} {output} ({event.seconds:.2f} s)", "dim")
+            case Compacted():
+                facts = {"count": len(event.left), "before": event.tokens_before, "after": event.tokens_after}
+                self._say(f"~ {self._words(LEFT).format(**facts)}", "dim")
+            case Notice():
+                self._say(f"! {event.text}", "yellow")
+            case ErrorRaised():
+                self._say(f"perdure: {event.text}", "red", always=True)
+            case RunFinished():
+                self._finished(event)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing moves on the screen while the person is asked something."""
+        self._rest()
+        self._end_line()
+        yield
+
+    def _finished(self, event: RunFinished) -> None:
+        self._rest()
+        self._end_line()
+        if event.status in {"limit", "interrupted"}:
+            self._say(f"perdure: {event.reason}", "yellow", always=True)
+        elif event.status == "failed" and self._reason_is_new(event.reason):
+            self._say(f"perdure: {event.reason}", "red", always=True)
+        if self.verbose:
+            usage = event.usage
+            tokens = f"{usage.prompt} + {usage.completion} tokens ({usage.cached} cached)"
+            self._say(f"  {event.steps} steps, {event.seconds:.1f} s, {tokens}", "dim")
+
+    def _text(self, event: TextDelta) -> None:
+        if event.reasoning and not self.verbose:
+            return
+        if self.streams and not event.reasoning:
+            self._rest()
+            if event.restart:
+                self._end_line()
+            sys.stdout.write(printable(event.text))
+            sys.stdout.flush()
+            self._line_open = self._line_open or bool(event.text)
+
+    def _say(self, text: str, style: str, *, always: bool = False) -> None:
+        if self.quiet and not always:
+            return
+        self._end_line()
+        self._told = text
+        if self._console:
+            self._console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(printable(text), file=sys.stderr, flush=True)
+
+    def _reason_is_new(self, reason: str) -> bool:
+        return self._told != f"perdure: {reason}"
+
+    def _live(self, words: Words) -> None:
+        if self._console and not self.quiet:
+            self._rest()
+            self._status = self._console.status(self._words(words))
+            self._status.start()
+
+    def _rest(self) -> None:
+        if self._status:
+            self._status.stop()
+            self._status = None
+
+    def _end_line(self) -> None:
+        if self._line_open:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            self._line_open = False
+
+    def _words(self, words: Words) -> str:
+        return words[1 if self._lang == "zh" else 0]
+
+
+def _console() -> Console | None:
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    from rich.console import Console
+
+    return Console(stderr=True)

@@ -1,0 +1,114 @@
+"""`perdure run`: one task, the answer on stdout, progress on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from perdure.app import Agent, config_folder, new_session_name
+from perdure.chat.language import language_of
+from perdure.config import Settings, load
+from perdure.errors import ConfigError, PerdureError
+from perdure.faces.cli.approval import AskAtTerminal, can_ask
+from perdure.faces.cli.progress import Progress
+from perdure.faces.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from perdure.chat.events import Event, RunFinished, Status
+
+INTERRUPTED = 130
+EXIT_CODES: dict[Status, int] = {"answered": 0, "failed": 1, "limit": 3, "interrupted": INTERRUPTED}
+
+#: Flags of `perdure run` that are settings, by the same names.
+SETTINGS = (
+    "model",
+    "base_url",
+    "context_window",
+    "max_output_tokens",
+    "store",
+    "lang",
+    "quiet",
+    "verbose",
+    "max_steps",
+    "max_time",
+    "yes",
+    "tools",
+    "workspace",
+)
+
+
+def settings_from(arguments: argparse.Namespace) -> Settings:
+    """Settings of a command: its flags over the environment over the files."""
+    flags = {name: getattr(arguments, name, None) for name in SETTINGS}
+    return load(flags, os.environ, config_folder=config_folder())
+
+
+def run_task(arguments: argparse.Namespace) -> int:
+    settings = settings_from(arguments)
+    task = _task(arguments.task)
+    session = arguments.session or new_session_name()
+    if not arguments.session and not settings.quiet:
+        print(f"session {session}", file=sys.stderr)
+    lang = language_of(task) if settings.lang == "auto" else settings.lang
+    progress = Progress(quiet=settings.quiet, verbose=settings.verbose, lang=lang)
+    approve = AskAtTerminal(progress, lang) if can_ask() and not arguments.json else None
+    show = _json_line if arguments.json else progress.show
+    finished = anyio.run(_until_done_or_interrupted, Agent(settings, approve=approve), task, session, show)
+    if finished is None:
+        return INTERRUPTED
+    if finished.answer and not arguments.json and not progress.streams:
+        print(printable(finished.answer), flush=True)
+    return EXIT_CODES[finished.status]
+
+
+async def _until_done_or_interrupted(
+    agent: Agent, task: str, session: str, show: Callable[[Event], None]
+) -> RunFinished | None:
+    """The end of the run, or None where a signal came first: it interrupts the turn in order, a
+    second one at once."""
+    finished: RunFinished | None = None
+    failure: PerdureError | None = None
+
+    async def watch(turn: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+            async for _ in signals:
+                if turn.cancel_called:
+                    os._exit(INTERRUPTED)
+                turn.cancel()
+
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as turn:
+            group.start_soon(watch, turn)
+            try:
+                async with agent:
+                    finished = await agent.run(task, session=session, on_event=show)
+            except PerdureError as error:
+                failure = error
+        group.cancel_scope.cancel()
+    if failure:
+        raise failure
+    return finished
+
+
+def _task(given: str | None) -> str:
+    """The task itself, or what stdin holds."""
+    if given is None and sys.stdin.isatty():
+        raise ConfigError('no task: perdure run "TASK", or pipe it in')
+    task = sys.stdin.buffer.read().decode("utf-8", "replace") if given in {None, "-"} else given
+    if not task or not task.strip():
+        raise ConfigError("the task is empty")
+    return task.strip()
+
+
+def _json_line(event: Event) -> None:
+    line = json.dumps(event.as_json(), ensure_ascii=False, default=str)
+    # A lone surrogate can't be written as UTF-8; escaped, the line is still the same JSON.
+    sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace") + b"\n")
+    sys.stdout.buffer.flush()

