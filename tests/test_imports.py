@@ -16,7 +16,8 @@ SOURCE = Path(perdure.__file__).parent
 
 #: From the ground up; rooms on one floor may not look into each other.
 FLOORS = (
-    {"errors", "config"},
+    {"errors"},
+    {"config"},
     {"chat"},
     {"memory"},
     {"store", "models", "tools"},

@@ -75,6 +75,7 @@ class Finish:
     status: Status
     answer: str = ""
     reason: str = ""
+    error: str = ""
 
     @property
     def state(self) -> str:
@@ -131,7 +132,7 @@ class Loop:
                 step = self._broken_off("limit", TIME_LIMIT, seconds=self.limits.seconds)
         except PerdureError as error:
             self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
-            step = Finish("failed", reason=error.say(self._lang))
+            step = Finish("failed", reason=error.say(self._lang), error=type(error).__name__)
         except anyio.get_cancelled_exc_class():
             self._finished(self._broken_off("interrupted", INTERRUPTED), began)
             raise
@@ -259,6 +260,7 @@ class Loop:
             status=step.status,
             answer=step.answer,
             reason=step.reason,
+            error=step.error,
             usage=self.usage,
             usage_by_purpose={"think": self.usage},
             session=self.conversation.session,

@@ -119,7 +119,8 @@ class ErrorRaised(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RunFinished(Event):
-    """The last event. ``cost`` is in US dollars, null where the price is unknown."""
+    """The last event. ``cost`` is in US dollars, null where the price is unknown; ``error`` names
+    the type of the error that ended a failed run, where one did."""
 
     type = "run.finished"
     status: Status
@@ -128,6 +129,7 @@ class RunFinished(Event):
     session: str = ""
     cost: float | None = None
     reason: str = ""
+    error: str = ""
     steps: int = 0
     seconds: float = 0.0
     usage_by_purpose: Mapping[str, Usage] = field(default_factory=dict)

@@ -48,10 +48,9 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone; Python must not complain about that at exit.
-        import os
+        from perdure.faces.cli.terminal import discard_output
 
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 1
 
 

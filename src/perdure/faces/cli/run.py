@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from perdure import errors
 from perdure.app import Agent, config_folder, new_session_name
 from perdure.chat.language import language_of
 from perdure.config import Settings, load
 from perdure.errors import ConfigError, PerdureError
 from perdure.faces.cli.approval import AskAtTerminal, can_ask
 from perdure.faces.cli.progress import Progress
-from perdure.faces.cli.terminal import printable
+from perdure.faces.cli.terminal import discard_output, printable
 
 if TYPE_CHECKING:
     from perdure.chat.events import Event, RunFinished, Status
@@ -65,14 +66,20 @@ def run_task(arguments: argparse.Namespace) -> int:
         return INTERRUPTED
     if finished.answer and not arguments.json and not progress.streams:
         print(printable(finished.answer), flush=True)
-    return EXIT_CODES[finished.status]
+    return exit_code(finished)
+
+
+def exit_code(finished: RunFinished) -> int:
+    """The code of the run's end; where an error ended it, that of the error."""
+    ended_by = getattr(errors, finished.error, None)
+    return int(ended_by.exit_code) if ended_by else EXIT_CODES[finished.status]
 
 
 async def _until_done_or_interrupted(
     agent: Agent, task: str, session: str, show: Callable[[Event], None]
 ) -> RunFinished | None:
-    """The end of the run, or None where a signal came first: it interrupts the turn in order, a
-    second one at once."""
+    """The end of the run, or None where a signal came first, or the reader of our output went away:
+    that interrupts the turn in order, a second signal at once."""
     finished: RunFinished | None = None
     failure: PerdureError | None = None
 
@@ -83,12 +90,19 @@ async def _until_done_or_interrupted(
                     os._exit(INTERRUPTED)
                 turn.cancel()
 
+    def show_while_somebody_reads(event: Event) -> None:
+        try:
+            show(event)
+        except BrokenPipeError:
+            discard_output()
+            turn.cancel()
+
     async with anyio.create_task_group() as group:
         with anyio.CancelScope() as turn:
             group.start_soon(watch, turn)
             try:
                 async with agent:
-                    finished = await agent.run(task, session=session, on_event=show)
+                    finished = await agent.run(task, session=session, on_event=show_while_somebody_reads)
             except PerdureError as error:
                 failure = error
         group.cancel_scope.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 
 from perdure.chat.language import Language
 
@@ -34,3 +35,11 @@ def one_line(text: str, width: int = 100) -> str:
     """The text on one line of at most ``width`` characters."""
     flat = " ".join(printable(text).split())
     return flat if len(flat) <= width else f"{flat[: width - 1]}…"
+
+
+def discard_output() -> None:
+    """Whoever read our output has gone: what else is written goes nowhere, and Python doesn't
+    complain about that at its exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from agent.running import Bench, calls
+from perdure.agent.loop import Limits
+from perdure.chat.calls import ToolCall
+from perdure.chat.messages import Kind
+from perdure.chat.tokens import Usage
+from perdure.errors import ContextOverflow, EndpointUnreachable
+from perdure.models.client import ModelRequest, Reply
+from perdure.models.scripted import ScriptedModel
+from perdure.tools.contract import Tool
+from perdure.tools.policy import Policy
+from perdure.tools.registry import tool
+from scripted_endpoint import wrong_messages
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+async def test_a_call_is_run_and_its_result_leads_to_the_answer(bench: Bench) -> None:
+    model = ScriptedModel([calls("23*47+11"), "It is 1092."])
+    finished = await bench.turn(model, "What is 23*47+11?")
+    assert (finished.status, finished.answer, finished.steps) == ("answered", "It is 1092.", 2)
+    assert [entry.kind for entry in bench.entries()] == [
+        Kind.USER,
+        Kind.TOOL_CALL,
+        Kind.TOOL_RESULT,
+        Kind.ASSISTANT,
+    ]
+    assert model.requests[1].messages[-1]["content"] == "1092"
+    types = [event.type for event in bench.events if event.type != "text.delta"]
+    assert types == [
+        "run.started",
+        "state",
+        "usage",
+        "state",
+        "tool.requested",
+        "tool.started",
+        "tool.finished",
+        "state",
+        "usage",
+        "state",
+        "run.finished",
+    ]
+    assert [event.seq for event in bench.events] == list(range(1, len(bench.events) + 1))
+    for event in bench.events:
+        assert json.loads(json.dumps(event.as_json(), default=str))["type"] == event.type
+
+
+async def test_calls_of_one_message_run_side_by_side_and_are_answered_in_call_order(tmp_path: Path) -> None:
+    both = anyio.Event()
+    running = 0
+
+    @tool(effect="reads")
+    async def meet(name: str) -> str:
+        """Waits until both are here."""
+        nonlocal running
+        running += 1
+        if running == 2:
+            both.set()
+        with anyio.fail_after(10):
+            await both.wait()
+        if name == "first":
+            await anyio.sleep(0.05)
+        return name
+
+    bench = Bench(tmp_path, [meet])
+    await bench.turn(ScriptedModel([[("meet", '{"name": "first"}'), ("meet", '{"name": "second"}')], "met"]))
+    results = [entry.message["content"] for entry in bench.entries() if entry.kind is Kind.TOOL_RESULT]
+    assert results == ["first", "second"]
+    finished = [getattr(event, "output", "") for event in bench.of("tool.finished")]
+    assert finished == ["second", "first"]
+    order = [event.type for event in bench.of("tool.started", "tool.finished")]
+    assert order == ["tool.started", "tool.started", "tool.finished", "tool.finished"]
+
+
+async def test_an_unknown_tool_is_a_result_and_the_run_goes_on(bench: Bench) -> None:
+    model = ScriptedModel([[("web_search", "{}"), *calls("5-2")], "3"])
+    assert (await bench.turn(model)).status == "answered"
+    first, second = (m["content"] for m in model.requests[1].messages if m["role"] == "tool")
+    assert "there is no tool 'web_search'" in first
+    assert "calculator" in first
+    assert second == "3"
+
+
+async def test_three_messages_with_only_unknown_tools_end_the_run_with_a_reason(bench: Bench) -> None:
+    finished = await bench.turn(ScriptedModel(lambda request: [("web_search", f'{{"q": "{id(request)}"}}')]))
+    assert (finished.status, finished.steps) == ("failed", 3)
+    assert "tools that don't exist" in finished.reason
+
+
+async def test_a_call_cut_by_the_output_limit_is_not_run_and_three_of_them_end_the_run(bench: Bench) -> None:
+    cut = Reply("", (ToolCall("c", "calculator", '{"expression": "1+'),), finish_reason="length")
+    model = ScriptedModel([cut])
+    finished = await bench.turn(model)
+    assert (finished.status, finished.steps) == ("failed", 3)
+    assert "output limit" in finished.reason
+    assert not bench.of("tool.started")
+    assert all(not wrong_messages({"messages": list(request.messages)}) for request in model.requests)
+    assert "was cut by the output limit" in model.requests[-1].messages[-1]["content"]
+
+
+async def test_an_empty_reply_is_asked_again_and_three_of_them_end_the_run(bench: Bench) -> None:
+    assert (await bench.turn(ScriptedModel(["", "here"]))).answer == "here"
+    kinds = [entry.kind for entry in bench.entries()]
+    assert kinds == [Kind.USER, Kind.NOTICE, Kind.ASSISTANT]
+    finished = await bench.turn(ScriptedModel([" \n"]))
+    assert (finished.status, finished.steps) == ("failed", 3)
+
+
+async def test_the_same_call_with_the_same_result_is_told_at_the_third_time_and_then_ends(
+    bench: Bench,
+) -> None:
+    orders = ['{"expression": "1+1"}', '{ "expression" : "1+1" }']
+    turn = iter(range(100))
+    finished = await bench.turn(ScriptedModel(lambda _: [("calculator", orders[next(turn) % 2])]))
+    assert (finished.status, finished.steps) == ("limit", 5)
+    types = [event.type for event in bench.of("tool.finished", "notice")]
+    assert types == ["tool.finished"] * 3 + ["notice"] + ["tool.finished"] * 2
+    assert [entry.kind for entry in bench.entries()].count(Kind.NOTICE) == 1
+
+
+async def test_a_step_limit_ends_the_turn_in_order_and_the_session_goes_on(bench: Bench) -> None:
+    turn = iter(range(1, 100))
+    endless = ScriptedModel(lambda _: calls(f"{next(turn)}+1"))
+    finished = await bench.turn(endless, limits=Limits(steps=4))
+    assert (finished.status, finished.steps) == ("limit", 4)
+    again = ScriptedModel(["done now"])
+    assert (await bench.turn(again, "go on")).answer == "done now"
+    assert not wrong_messages({"messages": list(again.requests[0].messages)})
+    assert len(again.requests[0].messages) == 1 + 1 + 8 + 1
+
+
+async def test_a_time_limit_ends_a_turn_in_the_middle_of_a_tool(tmp_path: Path) -> None:
+    @tool(effect="reads")
+    async def sleep() -> str:
+        """Sleeps."""
+        await anyio.sleep(30)
+        return "slept"
+
+    bench = Bench(tmp_path, [sleep])
+    finished = await bench.turn(ScriptedModel([[("sleep", "{}")]]), limits=Limits(seconds=0.2))
+    assert finished.status == "limit"
+    assert bench.entries()[-1].message["content"] == "interrupted, result unknown"
+
+
+async def test_cancelling_answers_open_calls_keeps_finished_ones_and_leaves_a_session_that_goes_on(
+    tmp_path: Path,
+) -> None:
+    @tool(effect="reads")
+    async def wait(seconds: float) -> str:
+        """Waits."""
+        await anyio.sleep(seconds)
+        return "waited"
+
+    bench = Bench(tmp_path, [wait])
+    model = ScriptedModel([[("wait", '{"seconds": 0}'), ("wait", '{"seconds": 60}')]])
+    with anyio.move_on_after(0.3) as scope:
+        await bench.turn(model)
+    assert scope.cancelled_caught
+    results = [entry.message["content"] for entry in bench.entries() if entry.kind is Kind.TOOL_RESULT]
+    assert results == ["waited", "interrupted, result unknown"]
+    (finished,) = bench.of("run.finished")
+    assert getattr(finished, "status", "") == "interrupted"
+    again = ScriptedModel(["fine"])
+    await bench.turn(again, "and now?")
+    assert not wrong_messages({"messages": list(again.requests[0].messages)})
+    assert len(bench.entries()) == 4 + 2, "nothing is repaired twice"
+
+
+async def test_an_endpoint_that_fails_ends_the_run_and_keeps_the_request(bench: Bench) -> None:
+    failed = await bench.turn(ScriptedModel([EndpointUnreachable("refused", url="http://x")]), "remember me")
+    assert failed.status == "failed"
+    assert "No answer from http://x" in failed.reason
+    (error,) = bench.of("error")
+    assert getattr(error, "error", "") == "EndpointUnreachable"
+    again = ScriptedModel(["ok"])
+    await bench.turn(again, "go on")
+    assert "remember me" in [message["content"] for message in again.requests[0].messages]
+
+
+@pytest.mark.parametrize(("limit", "requested"), [(2000, None), (None, None), (3000, 6000)])
+async def test_a_context_length_error_teaches_the_window_and_is_tried_once_more(
+    bench: Bench, limit: int | None, requested: int | None
+) -> None:
+    for number in range(12):
+        await bench.turn(ScriptedModel([f"answer {number} " * 60]), f"question {number} " * 60)
+    overflow = ContextOverflow("too long", limit=limit, requested=requested)
+    model = ScriptedModel([overflow, "it fits now"])
+    finished = await bench.turn(model, "short question")
+    assert finished.answer == "it fits now"
+    before, after = (sum(map(model.counter.message, request.messages)) for request in model.requests)
+    assert after < before * 0.8
+    assert after < (limit or before)
+    assert model.requests[1].messages[-1]["content"] == "short question"
+    assert [event.type for event in bench.of("notice", "compaction")] == ["notice", "compaction"]
+    later = ScriptedModel(["still fits"])
+    await bench.turn(later, "and another")
+    assert sum(map(later.counter.message, later.requests[0].messages)) < before, "the window stays learnt"
+
+
+async def test_a_second_context_length_error_ends_the_turn_with_everything_kept(bench: Bench) -> None:
+    finished = await bench.turn(ScriptedModel([ContextOverflow("too long", limit=None, requested=None)]))
+    assert finished.status == "failed"
+    assert finished.steps == 1
+    assert [entry.kind for entry in bench.entries()] == [Kind.USER]
+
+
+async def test_a_tool_that_acts_is_asked_for_and_a_no_is_a_result(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    @tool
+    def act(what: str) -> str:
+        """Acts."""
+        done.append(what)
+        return f"did {what}"
+
+    asked: list[str] = []
+
+    async def only_a(call: ToolCall, tool: Tool) -> bool:
+        asked.append(call.arguments)
+        return '"a"' in call.arguments
+
+    bench = Bench(tmp_path, [act])
+    model = ScriptedModel([[("act", '{"what": "a"}'), ("act", '{"what": "b"}')], "ok"])
+    await bench.turn(model, policy=Policy(interactive=True), approve=only_a)
+    assert done == ["a"]
+    assert len(asked) == 2
+    first, second = (m["content"] for m in model.requests[1].messages if m["role"] == "tool")
+    assert first == "did a"
+    assert "did not approve" in second
+    model = ScriptedModel([[("act", '{"what": "c"}')], "ok"])
+    await bench.turn(model, policy=Policy())
+    assert "--yes" in model.requests[1].messages[-1]["content"]
+    assert done == ["a"]
+
+
+async def test_usage_is_summed_over_the_steps(bench: Bench) -> None:
+    first = Reply("", (ToolCall("c", "calculator", '{"expression": "1+1"}'),), usage=Usage(100, 10, 50))
+    second = Reply("2", usage=Usage(120, 5, 100))
+    finished = await bench.turn(ScriptedModel([first, second]))
+    assert finished.usage == Usage(220, 15, 150)
+
+
+async def test_a_long_tool_loop_never_exceeds_the_budget_and_every_prompt_is_valid(tmp_path: Path) -> None:
+    @tool(effect="reads")
+    def page(number: int) -> str:
+        """A page."""
+        return f"page {number}: " + "lorem ipsum dolor " * 150
+
+    window = 3000
+    bench = Bench(tmp_path, [page], window=window)
+    prompts: list[list[dict[str, Any]]] = []
+
+    def play(request: ModelRequest) -> Any:
+        prompts.append(list(request.messages))
+        return "done" if len(prompts) > 60 else [("page", f'{{"number": {len(prompts)}}}')]
+
+    model = ScriptedModel(play)
+    finished = await bench.turn(model, "read all sixty pages", limits=Limits(steps=100))
+    assert finished.status == "answered"
+    assert bench.of("compaction")
+    for prompt in prompts:
+        assert sum(map(model.counter.message, prompt)) <= window * 3 // 4
+        assert not wrong_messages({"messages": prompt})
+        assert "read all sixty pages" in [message["content"] for message in prompt]
+
+
+async def test_between_two_compactions_each_prompt_begins_with_the_one_before(tmp_path: Path) -> None:
+    @tool(effect="reads")
+    def page(number: int) -> str:
+        """A page."""
+        return f"page {number}: " + "lorem ipsum dolor " * 60
+
+    bench = Bench(tmp_path, [page], window=4000)
+    count = iter(range(1, 200))
+    model = ScriptedModel(lambda _: "done" if (n := next(count)) > 40 else [("page", f'{{"number": {n}}}')])
+    await bench.turn(model, "read", limits=Limits(steps=100))
+    prompts = [list(request.messages) for request in model.requests]
+    breaks = sum(after[: len(before)] != before for before, after in pairwise(prompts))
+    assert breaks == len(bench.of("compaction")) > 0
