@@ -239,8 +239,8 @@ async def open_model(settings: Settings) -> ModelClient:
     from perdure.models.catalog import encoding_of, window_of_model
     from perdure.models.endpoint import EndpointClient, window_of
 
-    def client(model: str, window: int | None) -> EndpointClient:
-        return EndpointClient(
+    def client(model: str, window: int | None) -> ModelClient:
+        endpoint = EndpointClient(
             settings.base_url or "",
             model,
             counter=counter_for(encoding_of(model), reasoning=settings.replay_reasoning),
@@ -250,10 +250,23 @@ async def open_model(settings: Settings) -> ModelClient:
             idle_timeout=settings.idle_timeout,
             replay_reasoning=settings.replay_reasoning,
         )
+        if settings.tool_calls == "native":
+            return endpoint
+        from perdure.models.embedder import SentenceEncoder
+        from perdure.models.small import SmallModelClient
+
+        return SmallModelClient(endpoint, SentenceEncoder())
 
     if settings.model and settings.context_window:
         return client(settings.model, None)
-    asking = client(settings.model or "", None)
+    asking = EndpointClient(
+        settings.base_url,
+        settings.model or "",
+        counter=counter_for(None),
+        api_key=settings.api_key,
+        connect_timeout=settings.connect_timeout,
+        idle_timeout=settings.connect_timeout,
+    )
     try:
         listed = {str(each.get("id")): each for each in await asking.listed()}
     finally:

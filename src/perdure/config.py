@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 from perdure.errors import ConfigError
 
 Lang = Literal["en", "zh", "auto"]
+#: Whether the model makes tool calls itself, or they are made for it after examples.
+ToolCalls = Literal["native", "examples"]
 
 #: Settings that a workspace's own file may not make: they would act or speak for the person.
 ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "store"})
@@ -46,6 +48,7 @@ class Settings:
     verbose: bool = False
     workspace: Path = field(default_factory=Path.cwd)
     tools: tuple[str, ...] | None = None
+    tool_calls: ToolCalls = "native"
     yes: bool = False
     max_steps: int = 50
     max_time: float | None = None
@@ -65,8 +68,10 @@ class Settings:
                 raise ConfigError(f"{name} must be a positive number of seconds, not {value}")
         if self.base_url is not None and not _is_http(self.base_url):
             raise ConfigError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
-        if self.lang not in get_args(Lang):
-            raise ConfigError(f"lang must be en, zh or auto, not {self.lang!r}")
+        for name, choices in (("lang", Lang), ("tool_calls", ToolCalls)):
+            if getattr(self, name) not in get_args(choices):
+                known = ", ".join(get_args(choices))
+                raise ConfigError(f"{name} must be one of {known}, not {getattr(self, name)!r}")
 
     @property
     def embedded(self) -> bool:

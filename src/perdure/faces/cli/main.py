@@ -91,6 +91,11 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--max-steps", metavar="N", help="end after N calls of the model (default 50)")
     parser.add_argument("--max-time", metavar="SECONDS", help="end after so many seconds")
     parser.add_argument("--yes", action="store_true", default=None, help="approve what tools do, unasked")
+    parser.add_argument(
+        "--tool-calls",
+        choices=["native", "examples"],
+        help="examples: make tool calls for a model that has none (default: native)",
+    )
     tools = parser.add_mutually_exclusive_group()
     tools.add_argument("--tools", metavar="A,B", help="only these tools (calculator, read_file, bash)")
     tools.add_argument("--no-tools", dest="tools", action="store_const", const="", help="no tools at all")

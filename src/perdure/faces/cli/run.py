@@ -40,6 +40,7 @@ SETTINGS = (
     "max_steps",
     "max_time",
     "yes",
+    "tool_calls",
     "tools",
     "workspace",
 )
