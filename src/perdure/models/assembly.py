@@ -213,6 +213,8 @@ class _Thoughts:
     def split(self, content: str) -> list[Text]:
         if self._state == "answer":
             return [Text(content)]
+        if self._state == "between":
+            return self._answer(content.lstrip())
         self._held += content
         if self._state == "start":
             begun = self._held.lstrip()
@@ -234,7 +236,9 @@ class _Thoughts:
         return _some(held, reasoning=self._state == "thinking")
 
     def _answer(self, content: str) -> list[Text]:
-        self._held, self._state = "", "answer"
+        """The answer begins, at its first character that isn't blank behind a thought."""
+        self._held = ""
+        self._state = "answer" if content or self._state == "start" else "between"
         return _some(content)
 
 

@@ -41,7 +41,7 @@ _OVERFLOW = re.compile(
     r"|exceed\w*[^.]{0,80}(?:context|maximum number of (?:input )?tokens|max_model_len|token limit)"
     r"|(?:prompt|input|request|inputs?)[^.]{0,40}\b(?:is |are )?too (?:long|large)[^.]{0,60}"
     r"(?:token|context|model|maximum)"
-    r"|prompt (?:is )?too long|too many (?:input )?tokens"
+    r"|tokens exceed[^.]{0,40}limit|prompt (?:is )?too long|too many (?:input )?tokens"
     r"|prompt contains \d+ tokens|longer than the (?:model's )?(?:maximum )?(?:context|model)"
     r"|reduce the length of (?:the messages|your prompt|the input|either one)"
     r"|inputs` tokens \+ `max_new_tokens` must be|input length and `?max_tokens`? exceed",
@@ -57,14 +57,16 @@ _NUMBER = r"(\d[\d,_]*)"
 _LIMITS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
+        rf"(?:\d|tokens)\s*>\s*{_NUMBER}",
         rf"maximum context length (?:is|of) {_NUMBER}",
         rf"maximum model length (?:is|of) {_NUMBER}",
-        rf"(?:available )?context (?:size|window|length)[^\d]{{0,30}}\(?{_NUMBER}",
+        rf"(?:available )?context (?:size|window|length)(?! by)[^\d]{{0,30}}\(?{_NUMBER}",
+        rf"configured limit of {_NUMBER}",
         rf"{_NUMBER} ?(?:tokens? )?(?:maximum|limit)\b",
         rf"maximum number of (?:input )?tokens allowed \(?{_NUMBER}",
         rf"tokens? >=? {_NUMBER}",
         rf"(?:must be|should be) <=? ?{_NUMBER}",
-        rf"(?:maximum|limit|max)[^\d]{{1,40}}{_NUMBER}",
+        rf"(?:maximum|limit|max)(?!\w* context length by)[^\d]{{1,40}}{_NUMBER}",
         rf"model with {_NUMBER} maximum",
         rf"window of (?:only )?{_NUMBER}",
     )
