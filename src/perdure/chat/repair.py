@@ -57,6 +57,9 @@ class _Mending:
                 self._note(at, f"a message with the role {role!r} was left out")
             elif not _says_something(message):
                 self._note(at, f"an empty {role} message was left out")
+            elif "tool_calls" in message:
+                self._note(at, "an empty list of calls was left out")
+                self.mended.append({name: value for name, value in message.items() if name != "tool_calls"})
             else:
                 self.mended.append(message)
         return self.mended, sorted(self.repairs, key=lambda repair: repair.at)
