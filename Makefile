@@ -38,6 +38,8 @@ fix: $(READY)
 
 bench: $(READY)
 	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/tokens.py
+	$(BIN)/python bench/tool_choice.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

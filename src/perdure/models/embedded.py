@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.chat.language import language_of
-from perdure.chat.tokens import TextCounter, sendable
+from perdure.chat.tokens import Template, TextCounter, sendable
 from perdure.errors import ConfigError, EmbeddedModelMissing, Words
 from perdure.models.client import ModelRequest
 
@@ -40,6 +40,9 @@ def embedded_model_path() -> Path:
     return found
 
 
+#: Tokens of its template: <|im_start|>role\n before and <|im_end|>\n behind each message, and the
+#: beginning of the reply.
+CHATML = Template(message=6, result=2, call=8, prompt=4, tools=0, tool=0)
 #: The system prompt of plain talk: a longer one confuses a model this small.
 TALK: Words = (
     "You are perdure, a friendly assistant. Answer in one or two short sentences.",
@@ -89,7 +92,7 @@ class EmbeddedServer:
         self.base_url = f"{address}/v1"
         self._tokenizer = _Tokenizer(address, self.api_key)
         #: Counts with the model's own tokenizer, over loopback: half a millisecond a text.
-        self.counter = TextCounter(f"llama.cpp {MODEL}", self._tokenizer)
+        self.counter = TextCounter(f"llama.cpp {MODEL}", self._tokenizer, template=CHATML)
 
     def stop(self) -> None:
         """Free the model and the port."""

@@ -9,15 +9,16 @@ result is bounded before it is computed.
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import operator
-import re
-import unicodedata
 from collections.abc import Callable, Mapping
+from decimal import Context, Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
 from perdure.errors import ToolError
+from perdure.tools.notation import as_python
 from perdure.tools.registry import tool
 
 Number = int | Fraction | float
@@ -66,64 +67,37 @@ def calculator(expression: str) -> str:
 def _parsed(expression: str) -> ast.expr:
     if len(expression) > MOST_CHARACTERS:
         raise ToolError(f"error: an expression has at most {MOST_CHARACTERS} characters")
-    text = _as_python(expression)
+    text = as_python(expression)
+    if "#" in text:
+        raise ToolError("error: '#' is not arithmetic")
     if not text:
         raise ToolError("error: the expression is empty")
     try:
-        return ast.parse(text, mode="eval").body
+        return _exact_decimals(ast.parse(text, mode="eval").body, text)
     except (SyntaxError, ValueError, MemoryError) as error:
         raise ToolError(f"error: {expression.strip()[:80]!r} is not an arithmetic expression") from error
 
 
-#: What people write, and what Python calls it.
-_SPELLINGS = str.maketrans(
-    {
-        "×": "*",
-        "·": "*",
-        "⋅": "*",
-        "÷": "/",
-        "−": "-",
-        "–": "-",
-        "^": "**",
-        "²": "**2",
-        "³": "**3",
-        "π": "pi",
-        "√": "sqrt",
-    }
-)
-
-
-def _as_python(expression: str) -> str:
-    text = unicodedata.normalize("NFKC", expression.translate(_SPELLINGS)).translate(_SPELLINGS)
-    text = re.sub(r"[=?\s]+$", "", text).strip()
-    text = re.sub(r"(?<=\d)\s*[xX]\s*(?=\d)", "*", text)
-    text = re.sub(r"\bsqrt\s*(\d+(?:\.\d+)?)", r"sqrt(\1)", text)
-    text = re.sub(r"\b(\d+)!(?!=)", r"factorial(\1)", text)
-    text = re.sub(r"(\d+(?:\.\d+)?)\s*%\s*of\b", r"(\1/100)*", text)
-    text = re.sub(r"(\d+(?:\.\d+)?)%(?=\s*(?:$|[-+*/),]))", r"(\1/100)", text)
-    if not re.search(r"[A-Za-z_]", text):
-        # Commas part a function's arguments; where there is no function, they part thousands.
-        text = re.sub(
-            r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])", lambda found: found[0].replace(",", ""), text
-        )
-    # Python refuses 007, which people write.
-    return re.sub(r"(?<![\w.])0+(?=\d)", "", text)
+def _exact_decimals(tree: ast.expr, text: str) -> ast.expr:
+    """The tree with each decimal as the fraction it was written as: Python's parser has made it a
+    binary float, which drops digits. ``text`` is one line."""
+    written = text.encode()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, float):
+            node.value = _literal(written[node.col_offset : node.end_col_offset].decode())  # type: ignore[assignment]
+    return tree
 
 
 def _value(node: ast.expr) -> Any:  # noqa: PLR0911 -- one for each kind of expression
     match node:
-        case ast.Constant(value=bool()) | ast.Constant(value=str() | bytes() | complex() | None):
-            raise ToolError("error: only numbers can be computed with")
-        case ast.Constant(value=int() as number):
-            return _bounded(number)
-        case ast.Constant(value=float() as number):
-            return _literal(ast.unparse(node), number)
+        case ast.Constant(value=value):
+            return _constant(value)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_number(operand)
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
             return _number(operand)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-            return _bounded(_OPERATIONS[type(op)](_number(left), _number(right)))
+        case ast.BinOp():
+            return _chain(node)
         case ast.Compare(left=left, ops=ops, comparators=others) if all(
             type(op) in _COMPARISONS for op in ops
         ):
@@ -133,10 +107,41 @@ def _value(node: ast.expr) -> Any:  # noqa: PLR0911 -- one for each kind of expr
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            return _bounded(_FUNCTIONS[name](*_arguments(arguments)))
+            return _bounded(_called(name, _arguments(arguments)))
         case ast.Call(func=ast.Name(id=name)) | ast.Name(id=name):
-            raise ToolError(f"error: {name!r} is not known here (functions: {', '.join(_FUNCTIONS)})")
+            raise ToolError(f"error: {name[:40]!r} is not known here (functions: {', '.join(_FUNCTIONS)})")
     raise ToolError(f"error: {ast.unparse(node)[:60]!r} is not arithmetic")
+
+
+def _constant(value: object) -> Number:
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(_bounded(value))
+    raise ToolError("error: only numbers can be computed with")
+
+
+def _chain(node: ast.expr) -> Number:
+    """Operations from left to right, as in a sum of a thousand numbers, without a frame for each."""
+    rest: list[ast.BinOp] = []
+    while isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        rest.append(node)
+        node = node.left
+    if not rest:
+        raise ToolError(f"error: {ast.unparse(node)[:60]!r} is not arithmetic")
+    value = _number(node)
+    for each in reversed(rest):
+        value = _bounded(_OPERATIONS[type(each.op)](value, _number(each.right)))
+    return value
+
+
+def _called(name: str, values: list[Number]) -> Number:
+    try:
+        return _FUNCTIONS[name](*values)
+    except TypeError:
+        raise ToolError(f"error: {name} does not take {len(values)} numbers") from None
+    except ValueError:
+        raise ToolError(f"error: {name} is not defined there") from None
 
 
 def _number(node: ast.expr) -> Number:
@@ -156,11 +161,16 @@ def _arguments(nodes: list[ast.expr]) -> list[Number]:
     return flat
 
 
-def _literal(text: str, number: float) -> Number:
+def _literal(text: str) -> Fraction:
     """A decimal as the fraction it is written as."""
-    if math.isinf(number) or len(text) > 400:
-        raise ToolError("error: the number is too large")
-    value: Number = _bounded(_whole(Fraction(text)))
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ToolError("error: the number is too large or too small") from None
+    # Looked at before it becomes a fraction, which writes the whole power of ten out.
+    if abs(number.adjusted()) > MOST_BITS // 3:
+        raise ToolError("error: the number is too large or too small")
+    value: Fraction = _bounded(Fraction(number))
     return value
 
 
@@ -250,10 +260,15 @@ def _factorial(value: Number) -> int:
 
 def _choices(function: Callable[[int, int], int]) -> Callable[[Number, Number], int]:
     def bounded(of: Number, chosen: Number) -> int:
-        n, k = _natural("comb", of), _natural("comb", chosen)
-        if min(k, abs(n - k)) * max(1, n.bit_length()) > MOST_BITS and k * n.bit_length() > MOST_BITS:
+        name = function.__name__
+        n, k = _natural(name, of), _natural(name, chosen)
+        if k > n:
+            return 0
+        factors = min(k, n - k) if function is math.comb else k
+        # Neither is larger than n to the power of the factors, and a choice than 2 to that of n.
+        if factors * n.bit_length() > 2 * MOST_BITS and not (function is math.comb and n <= MOST_BITS):
             raise ToolError("error: the result is too large")
-        return function(n, k)
+        return function(n, factors)
 
     return bounded
 
@@ -275,7 +290,8 @@ def _integers(function: Callable[..., int]) -> Callable[..., int]:
 
 def _real(function: Callable[..., float]) -> Callable[..., Number]:
     def in_floats(*values: Number) -> Number:
-        return function(*(float(value) for value in values))
+        # Whole numbers as they are: math.log takes those that no float can hold.
+        return function(*(value if isinstance(value, int) else float(value) for value in values))
 
     return in_floats
 
@@ -291,8 +307,28 @@ def _rounded(value: Number, digits: Number = 0) -> Number:
     return _whole(Fraction(whole if scaled >= 0 else -whole) / scale)
 
 
+def _logarithm(value: Number, base: Number = math.e) -> Number:
+    special: Mapping[Number, Callable[[float], float]] = {math.e: math.log, 2: math.log2, 10: math.log10}
+    return _real(special[base])(value) if base in special else _real(math.log)(value, base)
+
+
+def _sum(*values: Number) -> Number:
+    """Bounded after each number, as a sum of many fractions grows with each."""
+    total: Number = 0
+    for value in values:
+        total = _bounded(_exactly(operator.add, total, value))
+    return total
+
+
 def _mean(*values: Number) -> Number:
-    return _divided(sum(values), len(values))
+    if not values:
+        raise TypeError
+    return _divided(_sum(*values), len(values))
+
+
+def _multiple(*values: int) -> int:
+    """The least common multiple, bounded after each number."""
+    return functools.reduce(lambda left, right: int(_bounded(math.lcm(left, right))), values, 1)
 
 
 _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Number]] = {
@@ -317,7 +353,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
     "sqrt": _sqrt,
     "cbrt": _real(math.cbrt),
     "exp": _real(math.exp),
-    "log": _real(math.log),
+    "log": _logarithm,
     "ln": _real(math.log),
     "log2": _real(math.log2),
     "log10": _real(math.log10),
@@ -338,14 +374,14 @@ _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
     "trunc": math.trunc,
     "min": min,
     "max": max,
-    "sum": lambda *values: sum(values),
+    "sum": _sum,
     "mean": _mean,
     "pow": _power,
     "factorial": _factorial,
     "comb": _choices(math.comb),
     "perm": _choices(math.perm),
     "gcd": _integers(math.gcd),
-    "lcm": _integers(math.lcm),
+    "lcm": _integers(_multiple),
 }
 
 
@@ -356,7 +392,10 @@ def _shown(value: Any) -> str:
         return f"{value:.15g}" if value != int(value) or abs(value) >= 1e15 else str(int(value))
     if (exact := _decimal(value)) is not None:
         return exact
-    return f"{float(value):.15g}"
+    if 1e-300 < abs(value) < 1e300:
+        return f"{float(value):.15g}"
+    near = Context(prec=15)
+    return f"{near.divide(Decimal(value.numerator), Decimal(value.denominator)):e}"
 
 
 def _decimal(value: Fraction) -> str | None:

@@ -18,12 +18,15 @@ from perdure.tools.workspace import open_inside
 PAGE_LINES, PAGE_CHARACTERS, LINE_CHARACTERS = 1_000, 24_000, 2_000
 
 READ_EXAMPLES = (
-    Example("Read the file pyproject.toml", {"path": "pyproject.toml"}),
+    Example("Read the file letter.txt", {"path": "letter.txt"}),
+    Example("Please read pyproject.toml", {"path": "pyproject.toml"}),
     Example("Show me src/main.py", {"path": "src/main.py"}),
     Example("What does the file docs/guide.md say?", {"path": "docs/guide.md"}),
-    Example("Open config/settings.json and show its contents", {"path": "config/settings.json"}),
+    Example("Open the file tests/conftest.py", {"path": "tests/conftest.py"}),
+    Example("Print config/settings.json", {"path": "config/settings.json"}),
     Example("Summarise LICENSE", {"path": "LICENSE"}),
     Example("读取文件 data/users.csv", {"path": "data/users.csv"}),
+    Example("请读一下 日记.txt", {"path": "日记.txt"}),
     Example("看看 src/server.go 里写了什么", {"path": "src/server.go"}),
 )
 

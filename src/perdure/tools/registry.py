@@ -6,13 +6,17 @@ import difflib
 import inspect
 import json
 import re
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, overload
 
 import anyio
-import anyio.to_thread
+import anyio.from_thread
+import anyio.lowlevel
 
 from perdure.chat.calls import Example, ToolCall, ToolSpec
 from perdure.chat.tokens import sendable
@@ -63,11 +67,14 @@ def tool(
     def made(function: Function) -> Tool:
         from perdure.tools.schema import described, parameters_of, validated
 
-        chosen = name or function.__name__
+        chosen: str = name or getattr(function, "__name__", "")
         if not NAME.fullmatch(chosen):
             raise ValueError(f"a tool's name must match {NAME.pattern}, not {chosen!r}")
         shown = tuple(each if isinstance(each, Example) else Example(*each) for each in examples)
-        spec = ToolSpec(chosen, described(function), parameters_of(function), shown)
+        parameters = parameters_of(function)
+        if unknown := {key for each in shown for key in each.arguments} - set(parameters["properties"]):
+            raise ValueError(f"{chosen}: an example names arguments it has not: {', '.join(sorted(unknown))}")
+        spec = ToolSpec(chosen, described(function), parameters, shown)
         return Tool(spec, validated(function), effect, timeout, output_limit)
 
     return made if function is None else made(function)
@@ -95,7 +102,8 @@ class Registry:
         cancellation is raised."""
         began = time.monotonic()
         outcome = await self._outcome(call)
-        return replace(outcome, text=sendable(outcome.text), seconds=time.monotonic() - began)
+        text = sendable(outcome.text).replace("\x00", "\u2400")
+        return replace(outcome, text=text, seconds=time.monotonic() - began)
 
     async def _outcome(self, call: ToolCall) -> Outcome:
         chosen = self._tools.get(call.name)
@@ -106,18 +114,17 @@ class Registry:
             with anyio.fail_after(chosen.timeout):
                 said = await _run(chosen.run, arguments)
         except ToolError as error:
-            return Outcome(str(error), ok=False)
+            text = str(error) or "error: the call failed and the tool doesn't say why"
+            return Outcome(within(text, chosen.output_limit), ok=False)
         except TimeoutError:
             return Outcome(f"error: no result within {chosen.timeout:g} s", ok=False)
-        except (Exception, SystemExit) as error:
-            return Outcome(f"error: {_named(error)}", ok=False)
         return Outcome(within(said, chosen.output_limit), ok=True)
 
     def _unknown(self, name: str) -> str:
         known = ", ".join(self._tools) or "none"
         near = difflib.get_close_matches(name, self._tools, 1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        return f"error: there is no tool {name!r}. The tools are: {known}.{hint}"
+        return f"error: there is no tool {name[:64]!r}. The tools are: {known}.{hint}"
 
 
 def read_arguments(text: str) -> dict[str, Any]:
@@ -132,6 +139,8 @@ def read_arguments(text: str) -> dict[str, Any]:
         raise ToolError(f"error: the arguments are not valid JSON: {error.msg} near {near!r}") from error
     except RecursionError as error:
         raise ToolError("error: the arguments are nested too deeply") from error
+    except ValueError as error:
+        raise ToolError("error: the arguments hold a number with too many digits") from error
     if not isinstance(arguments, dict):
         raise ToolError(f"error: the arguments must be an object, not {text[:80]}")
     return arguments
@@ -147,11 +156,46 @@ def within(text: str, limit: int) -> str:
 
 
 async def _run(function: Callable[..., Awaitable[str] | str], arguments: dict[str, Any]) -> str:
-    if inspect.iscoroutinefunction(function):
-        return _as_text(await function(**arguments))
-    # A thread that hangs can't be ended, but it must not hold up the turn.
-    work = anyio.to_thread.run_sync(lambda: function(**arguments), abandon_on_cancel=True)
-    return _as_text(await work)
+    """What the function says, as text. Raises `ToolError` for all that it raises, so that its own
+    `TimeoutError` isn't taken for ours."""
+    try:
+        if inspect.iscoroutinefunction(function):
+            said: Any = await function(**arguments)
+        else:
+            said = await _in_a_thread(lambda: function(**arguments))
+            if inspect.isawaitable(said):  # an async function inside a decorator that isn't
+                said = await said
+        return _as_text(said)
+    except ToolError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ToolError(f"error: {_named(error)}") from error
+
+
+async def _in_a_thread(work: Callable[[], Any]) -> Any:
+    """The work done in a thread of its own. One that hangs can't be ended, so it is left behind: it
+    holds up neither the turn nor (a daemon, which anyio's threads aren't) the end of the process, and
+    takes no place from others. What it raises can't be a real interruption, so all is a `ToolError`."""
+    ended, token = anyio.Event(), anyio.lowlevel.current_token()
+    said: list[Any] = []
+    failed: list[ToolError] = []
+
+    def run() -> None:
+        try:
+            said.append(work())
+        except ToolError as error:
+            failed.append(error)
+        except BaseException as error:
+            failed.append(ToolError(f"error: {_named(error)}"))
+        # Nobody listens any more where the run is over.
+        with suppress(RuntimeError):
+            anyio.from_thread.run_sync(ended.set, token=token)
+
+    threading.Thread(target=copy_context().run, args=(run,), name="tool", daemon=True).start()
+    await ended.wait()
+    if failed:
+        raise failed[0]
+    return said[0]
 
 
 def _as_text(said: Any) -> str:
@@ -163,5 +207,8 @@ def _as_text(said: Any) -> str:
 def _named(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_named(each) for each in error.exceptions[:3])
-    said = " ".join(str(error).split())[:500]
+    try:
+        said = " ".join(str(error).split())[:500]
+    except Exception:
+        said = ""
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -41,7 +41,7 @@ def validated(function: Callable[..., Any]) -> Callable[..., Any]:
             found = model.model_validate(arguments)
         except ValidationError as error:
             raise ToolError(f"error: {_short(error)}") from None
-        return {name: getattr(found, name) for name in type(found).model_fields}
+        return {field.alias: getattr(found, name) for name, field in type(found).model_fields.items()}
 
     if inspect.iscoroutinefunction(function):
 
@@ -60,19 +60,28 @@ def validated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _model(function: Callable[..., Any]) -> Any:
-    from pydantic import ConfigDict, Field, create_model
+    from pydantic import ConfigDict, Field, PydanticUserError, create_model
 
+    called = getattr(function, "__name__", type(function).__name__)
     told = {each.arg_name: each.description for each in _docstring(function).params}
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
-            raise TypeError(f"{function.__name__}: a model gives arguments by name, which *{name} has not")
+            raise TypeError(f"{called}: a model gives arguments by name, which *{name} has not")
         if parameter.annotation is parameter.empty:
-            raise TypeError(f"{function.__name__}: the parameter {name} needs a type")
+            raise TypeError(f"{called}: the parameter {name} needs a type")
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[name] = (parameter.annotation, Field(default, description=told.get(name)))
+        told_here = {"description": told[name]} if told.get(name) else {}
+        # Under its own name a parameter called `json`, `copy` or `model_config` would be taken for
+        # a part of the pydantic model.
+        fields[f"parameter_{name}"] = (parameter.annotation, Field(default, alias=name, **told_here))
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
-    return create_model(function.__name__, __config__=config, **fields)
+    try:
+        model = create_model(called, __config__=config, **fields)
+        model.model_json_schema()
+    except PydanticUserError as error:
+        raise TypeError(f"{called}: a parameter has a type that JSON can't carry: {error.message}") from error
+    return model
 
 
 def _docstring(function: Callable[..., Any]) -> Any:
@@ -113,7 +122,7 @@ def _without_titles(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        key: _without_titles(value)
+        key: value if key in {"default", "const", "enum", "examples"} else _without_titles(value)
         for key, value in schema.items()
         # A property may itself be named "title"; then its value is a schema, not a text.
         if not (key == "title" and isinstance(value, str))

