@@ -133,7 +133,7 @@ def estimates(every: dict[str, list[str]]) -> None:
     samples |= {kind: [each["text"]] for kind, each in known.items() if len(each["text"]) > 80}
     print("\nEstimate for unknown models / true count\n")
     print(f"{'':22}" + "".join(f"{encoding.split('_base')[0]:>12}" for encoding in CURRENT))
-    began, size = time.perf_counter(), 0
+    size = 0
     for kind, messages in samples.items():
         estimate = sum(estimated_tokens(message) for message in messages)
         size += sum(len(message.encode()) for message in messages)

@@ -7,7 +7,12 @@ import os
 import socket
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A vocabulary that loads, or a busy machine, is no failure: how fast things are is for bench/.
+hypothesis.settings.register_profile("perdure", deadline=None, max_examples=100)
+hypothesis.settings.load_profile("perdure")
 
 
 def pytest_configure() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 import anyio.to_thread
 
-from perdure.config import Settings, is_loopback, load
+from perdure.config import Settings, load
 from perdure.errors import ConfigError, PerdureError
 
 if TYPE_CHECKING:
@@ -236,14 +236,14 @@ async def open_model(settings: Settings) -> ModelClient:
     if settings.base_url is None:
         return await _open_embedded(settings)
     from perdure.chat.tokens import counter_for
-    from perdure.models.catalog import encoding_of, window_of_model
+    from perdure.models.catalog import counter_of, window_of_model
     from perdure.models.endpoint import EndpointClient, window_of
 
     def client(model: str, window: int | None) -> ModelClient:
         endpoint = EndpointClient(
             settings.base_url or "",
             model,
-            counter=counter_for(encoding_of(model), reasoning=settings.replay_reasoning),
+            counter=counter_of(model, reasoning=settings.replay_reasoning),
             api_key=settings.api_key,
             context_window=settings.context_window or window,
             connect_timeout=settings.connect_timeout,
@@ -273,8 +273,8 @@ async def open_model(settings: Settings) -> ModelClient:
         await asking.aclose()
     model = settings.model or _only(listed, settings.base_url)
     window = window_of(listed[model]) if model in listed else None
-    if window is None and not settings.context_window and not is_loopback(settings.base_url):
-        window = await anyio.to_thread.run_sync(window_of_model, model)
+    if window is None and not settings.context_window:
+        window = await anyio.to_thread.run_sync(window_of_model, model, settings.base_url)
     return client(model, window)
 
 

@@ -66,7 +66,7 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(f"{name} must be a positive number of seconds, not {value}")
-        if self.base_url is not None and not _is_http(self.base_url):
+        if self.base_url is not None and not is_http(self.base_url):
             raise ConfigError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
         for name, choices in (("lang", Lang), ("tool_calls", ToolCalls)):
             if getattr(self, name) not in get_args(choices):
@@ -220,10 +220,11 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     return tuple(each.strip() for each in names if each.strip())
 
 
-def _is_http(url: str) -> bool:
+def is_http(url: str) -> bool:
+    """The URL is one of HTTP, with a host, and a port that can be one."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
 

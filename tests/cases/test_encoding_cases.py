@@ -24,6 +24,8 @@ CHINESE = "数据库连接失败，请检查配置文件里的端口和密码。
         ("hi there\nsecond\n".encode("utf-16-le"), "second", "UTF-16-LE"),
         ("天气\n".encode("utf-32"), "天气", "UTF-32"),
         (bytes.fromhex("636166e90a"), "café", "guessed"),
+        (bytes.fromhex("636166e9"), "café", "guessed"),
+        (bytes.fromhex("e4bda0e5a5"), "你\ufffd", "invalid bytes"),
         ("Größe, Übergang, naïve façade\n".encode("cp1252") * 5, "Größe", "guessed"),
         (bytes.fromhex("e4bda0ff0a"), "你\ufffd", "invalid bytes"),
         (b"caf\xc3\xa9 \xff end\n", "café \ufffd end", "invalid bytes"),

@@ -4,9 +4,8 @@ from hypothesis import given
 
 from memory.counting import entries
 from memory.histories import histories
-from perdure.chat.calls import ToolCall
 from perdure.chat.language import language_of
-from perdure.chat.messages import Kind, Message, blocks, kind_of, text_of
+from perdure.chat.messages import Block, Kind, Message, blocks, call_ids, kind_of, text_of
 
 
 @given(histories)
@@ -18,6 +17,19 @@ def test_blocks_hold_every_entry_once_and_a_call_with_all_its_results(messages: 
         assert (block.kind is Kind.TOOL_CALL) == (len(block.entries) > 1)
         assert block.tokens == sum(entry.tokens for entry in block.entries)
         assert (block.first, block.last) == (block.entries[0].seq, block.entries[-1].seq)
+
+
+@given(histories)
+def test_a_block_names_the_calls_that_wait(messages: list[Message]) -> None:
+    for block in blocks(entries(*messages)):
+        ids = call_ids(block.entries[0].message)
+        for answered in range(len(block.entries)):
+            waiting = Block(block.entries[: answered + 1]).open_ids
+            assert waiting == frozenset(ids[answered:])
+
+
+def test_blocks_of_nothing_are_none() -> None:
+    assert list(blocks([])) == []
 
 
 def test_a_kind_comes_from_role_and_fields_and_never_from_the_text() -> None:
@@ -36,17 +48,6 @@ def test_the_text_of_a_message_is_its_content_or_its_text_parts() -> None:
         {"type": "text", "text": "b"},
     ]
     assert text_of({"role": "user", "content": parts}) == "a\nb"
-
-
-def test_arguments_that_are_no_object_go_out_as_an_empty_one() -> None:
-    for arguments, sent in (
-        ('{"a": 1}', '{"a": 1}'),
-        ("[]", "{}"),
-        ("", "{}"),
-        ('{"a', "{}"),
-        ("null", "{}"),
-    ):
-        assert ToolCall("x", "f", arguments).on_the_wire()["function"]["arguments"] == sent
 
 
 def test_the_language_is_that_of_most_words() -> None:

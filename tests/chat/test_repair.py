@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory.histories import histories
@@ -68,7 +68,8 @@ def test_what_tools_showed_never_stands_among_the_persons_words(messages: list[d
     mended, _ = repair(marked)
     assert all(m["content"].startswith("user") for m in mended if m["role"] == "user")
     shown = {m["content"] for m in mended if m["role"] == "tool"} - {INTERRUPTED}
-    assert shown == {m["content"] for m in marked if m["role"] == "tool"}, "nothing is lost"
+    from_tools = {m["content"] for m in marked if m["role"] in {"tool", "function"}}
+    assert shown == from_tools, "nothing is lost"
 
 
 @given(histories)
@@ -116,3 +117,92 @@ def test_arguments_become_json_objects() -> None:
     arguments = [json.loads(each["function"]["arguments"]) for each in mended[0]["tool_calls"]]
     assert arguments == [{"x": 1}, {}]
     assert any("'oops'" in each.what for each in repairs)
+
+
+ODD_IDS = st.sampled_from(["a", "b", "a-2", "call-2", "", None, 7, ["x"]])
+ODD_CONTENT = st.sampled_from(
+    [
+        *[None, "", "  ", "said", [], 5, {"a": 1}, [None], ["bare"]],
+        *[[{"type": "text", "text": "said"}], [{"type": "text", "text": ""}], [{"type": "text"}]],
+        [{"type": "image_url", "image_url": {"url": "x"}}],
+    ]
+)
+ODD_ARGUMENTS = st.sampled_from(
+    [None, "{}", '{"a":1}', "[]", "{bad", "", '"x"', "null", '{"a":NaN}', "[" * 5000, {"a": 1}, 3, [1]]
+)
+ODD_FUNCTIONS = (
+    st.none()
+    | st.just("f")
+    | st.fixed_dictionaries(
+        {}, optional={"name": st.sampled_from(["f", "", None, 3]), "arguments": ODD_ARGUMENTS}
+    )
+)
+ODD_CALLS = st.sampled_from([None, "bad"]) | st.fixed_dictionaries(
+    {},
+    optional={"id": ODD_IDS, "type": st.sampled_from(["function", "x", None]), "function": ODD_FUNCTIONS},
+)
+ODD_MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": st.sampled_from(
+            ["user", "assistant", "tool", "system", "developer", "function", "", None, 5]
+        ),
+        "content": ODD_CONTENT,
+        "tool_calls": st.sampled_from([None, [], "no", {}]) | st.lists(ODD_CALLS, max_size=3),
+        "tool_call_id": ODD_IDS,
+        "name": st.sampled_from(["n", "", None, 4]),
+        "function_call": st.none() | ODD_FUNCTIONS,
+        "refusal": st.sampled_from([None, "", "I can't.", 3]),
+    },
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(ODD_MESSAGES | st.sampled_from([None, "text", 3]), max_size=8))
+def test_whatever_a_list_holds_it_comes_back_pair_whole(messages: list[Any]) -> None:
+    before = json.dumps(messages)
+    mended, repairs = repair(messages)
+    assert json.dumps(messages) == before, "what came in is not changed"
+    assert not mended or not wrong_messages({"messages": mended})
+    assert repair(mended) == (mended, [])
+    assert repairs or mended == messages
+    assert all(0 <= each.at < len(messages) and each.what for each in repairs)
+
+
+def test_the_form_of_before_2023_becomes_calls_and_results() -> None:
+    asked = {"role": "user", "content": "weather?"}
+    old = [
+        asked,
+        {
+            "role": "assistant",
+            "content": None,
+            "function_call": {"name": "weather", "arguments": '{"at": "x"}'},
+        },
+        {"role": "function", "name": "weather", "content": "rain"},
+    ]
+    mended, repairs = repair(old)
+    assert [message["role"] for message in mended] == ["user", "assistant", "tool"]
+    assert mended[1]["tool_calls"][0]["function"] == {"name": "weather", "arguments": '{"at": "x"}'}
+    assert mended[2]["content"] == "rain"
+    assert mended[2]["tool_call_id"] == mended[1]["tool_calls"][0]["id"]
+    assert {each.at for each in repairs} == {1, 2}
+
+
+def test_ids_that_are_numbers_still_belong_together() -> None:
+    mended, _ = repair(
+        [{**calling("x"), "tool_calls": [{**call("x"), "id": 7}]}, {**result("x"), "tool_call_id": 7}]
+    )
+    assert [message["content"] for message in mended] == [None, "shown"]
+
+
+def test_a_refusal_is_something_said() -> None:
+    mended, _ = repair([{"role": "assistant", "content": None, "refusal": "I can't."}])
+    assert mended[0]["content"] == "I can't."
+
+
+def test_ten_thousand_breaks_are_mended_in_one_go() -> None:
+    calls = [{"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]}] * 10_000
+    mended, repairs = repair([*calls, *[result(None)] * 10_000])
+    assert not wrong_messages({"messages": mended})
+    assert len(mended) == 2 * 10_000 + 2 * 9_999
+    assert len(repairs) >= 20_000

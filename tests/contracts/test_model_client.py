@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
-from models.embedded_model import client as embedded
-from scripted_endpoint import Answer, Plain, ScriptedEndpoint
 
+from models.embedded_model import client as embedded
 from perdure.chat.calls import ToolSpec
 from perdure.chat.tokens import counter_for
 from perdure.errors import EndpointError, EndpointRefused
 from perdure.models.client import ModelClient, ModelRequest, Piece, Reply, Text
 from perdure.models.endpoint import EndpointClient
 from perdure.models.scripted import ScriptedModel
+from scripted_endpoint import Answer, Plain, ScriptedEndpoint, unknown_field
 
 pytestmark = pytest.mark.anyio
 
@@ -25,16 +26,22 @@ ADD = ToolSpec("add", "Adds", {"type": "object", "properties": {"n": {"type": "i
 
 
 @asynccontextmanager
-async def endpoint(does: str) -> AsyncIterator[ModelClient]:
+async def endpoint(
+    does: str, refuses: Sequence[Callable[[dict[str, Any]], str | None]] = ()
+) -> AsyncIterator[ModelClient]:
     script = {
         "speaks": Answer("Something\nin lines."),
         "calls": Answer(calls=[("c", "add", {"n": 1})]),
         "fails": Plain(400, {"error": {"message": "no"}}),
     }
-    with ScriptedEndpoint([script[does]]) as served:
+    with ScriptedEndpoint([script[does]], refuses=refuses) as served:
         client = EndpointClient(served.base_url, "scripted", counter=counter_for(None), context_window=8192)
         yield client
         await client.aclose()
+
+
+def unstreamed(does: str) -> AbstractAsyncContextManager[ModelClient]:
+    return endpoint(does, [unknown_field("stream", "streaming is not supported")])
 
 
 @asynccontextmanager
@@ -58,7 +65,7 @@ async def small(does: str) -> AsyncIterator[ModelClient]:
     await client.aclose()
 
 
-@pytest.fixture(params=[endpoint, scripted, pytest.param(small, marks=pytest.mark.embedded)])
+@pytest.fixture(params=[endpoint, unstreamed, scripted, pytest.param(small, marks=pytest.mark.embedded)])
 def opened(request: pytest.FixtureRequest) -> Opened:
     made: Opened = request.param
     return made
@@ -103,6 +110,32 @@ async def test_cancellation_passes_through(opened: Opened) -> None:
             await pieces(client)
             await anyio.lowlevel.checkpoint()
         assert scope.cancelled_caught
+
+
+async def test_a_stream_may_be_left_in_the_middle(opened: Opened) -> None:
+    async with opened("speaks") as client:
+        async with aclosing(client.stream(ASKED)) as some:
+            async for _ in some:
+                break
+        assert isinstance((await pieces(client))[-1], Reply)
+
+
+async def test_requests_may_run_side_by_side(opened: Opened) -> None:
+    ends: list[Piece] = []
+    async with opened("speaks") as client:
+
+        async def ask() -> None:
+            ends.append((await pieces(client))[-1])
+
+        async with anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(ask)
+    assert [type(end) for end in ends] == [Reply, Reply]
+
+
+async def test_it_may_be_closed_twice(opened: Opened) -> None:
+    async with opened("speaks") as client:
+        await client.aclose()
 
 
 async def test_it_says_what_it_is(opened: Opened) -> None:

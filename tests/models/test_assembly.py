@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,6 +105,110 @@ def test_text_comes_back_as_it_was_wherever_it_is_cut(text: str, cuts: list[int]
             shown += piece.text
     shown += "".join(piece.text for piece in assembly.end())
     assert shown == text == assembly.reply().content
+
+
+@given(call_lists, st.data())
+def test_a_name_may_come_in_pieces_where_the_index_says_whose_they_are(
+    calls: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    assembly = Assembly()
+    for nth, (name, text) in enumerate(calls):
+        cut = data.draw(st.integers(1, len(name)))
+        sofar = data.draw(st.booleans())
+        rest = name if sofar else name[cut:]
+        for fragment in (
+            openai(nth, f"id{nth}", name[:cut], "", True),
+            {"index": nth, "function": {"name": rest}},
+            openai(nth, "", "", text, False),
+        ):
+            assembly.add({"choices": [{"delta": {"tool_calls": [fragment]}}]})
+    assert [(call.name, call.arguments) for call in assembly.reply().calls] == calls
+
+
+@given(call_lists)
+def test_calls_said_again_as_a_whole_are_not_made_twice(calls: list[tuple[str, str]]) -> None:
+    assembly = Assembly()
+    for again in (False, True):
+        for nth, (name, text) in enumerate(calls):
+            respaced = json.dumps(json.loads(text)) if again else text
+            fragment = repeating(nth, f"id{nth}", name, respaced, True)
+            assembly.add({"choices": [{"delta": {"tool_calls": [fragment]}}]})
+    assert [(call.name, call.arguments) for call in assembly.reply().calls] == calls
+
+
+def test_a_call_that_ended_is_not_gone_on_with_by_another_name_under_its_index() -> None:
+    assembly = Assembly()
+    for name, text in (("bash", '{"command": "ls"}'), ("calculator", '{"expression": "1+1"}')):
+        for function in ({"name": name, "arguments": ""}, {"arguments": text}):
+            fragment = {"index": 0, "function": function}
+            assembly.add({"choices": [{"delta": {"tool_calls": [fragment]}}]})
+    assert [call.name for call in assembly.reply().calls] == ["bash", "calculator"]
+
+
+def test_a_name_may_come_behind_the_arguments() -> None:
+    assembly = Assembly()
+    for fragment in (
+        {"index": 0, "id": "c", "function": {"arguments": '{"a": 1}'}},
+        {"index": 0, "function": {"name": "bash"}},
+    ):
+        assembly.add({"choices": [{"delta": {"tool_calls": [fragment]}}]})
+    assert [(call.id, call.name) for call in assembly.reply().calls] == [("c", "bash")]
+
+
+@pytest.mark.parametrize(
+    "tool_calls",
+    [
+        [None, {"id": "c", "function": {"name": "bash", "arguments": "{}"}}],
+        {"id": "c", "function": {"name": "bash", "arguments": "{}"}},
+        [{"id": "c", "name": "bash", "arguments": {}}],
+    ],
+    ids=["null among them", "no list", "no inner object"],
+)
+def test_calls_in_a_wrong_shape_are_still_calls(tool_calls: Any) -> None:
+    assembly = Assembly()
+    assembly.add({"choices": [{"delta": {"tool_calls": tool_calls}}]})
+    assert [(c.id, c.name, c.arguments) for c in assembly.reply().calls] == [("c", "bash", "{}")]
+
+
+KEYS = (
+    "choices delta message content tool_calls function name arguments id index usage model "
+    "finish_reason reasoning_content function_call prompt_tokens prompt_tokens_details"
+)
+keys = st.sampled_from(KEYS.split())
+shapes = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.dictionaries(keys, shapes, max_size=4), max_size=4))
+def test_no_chunk_makes_it_fail(chunks: list[dict[str, Any]]) -> None:
+    assembly = Assembly()
+    for chunk in chunks:
+        assembly.add(chunk)
+    assembly.end()
+    assert assembly.reply().as_message()["role"] == "assistant"
+
+
+def test_arguments_nested_beyond_reading_do_not_break_the_message() -> None:
+    deep = '{"a":' * 100_000
+    assembly = Assembly()
+    assembly.add({"choices": [{"delta": {"tool_calls": [openai(0, "c", "bash", deep, True)]}}]})
+    assert assembly.reply().as_message()["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def test_a_refusal_in_its_own_field_is_the_answer() -> None:
+    assembly = Assembly()
+    assembly.add({"choices": [{"delta": {"content": None, "refusal": "I can't do that."}}]})
+    assert assembly.reply().content == "I can't do that."
+
+
+def test_empty_usage_behind_the_real_one_says_nothing() -> None:
+    assembly = Assembly()
+    for usage in ({"prompt_tokens": 3, "completion_tokens": 1}, {}, {"prompt_tokens": 0}, None):
+        assembly.add({"choices": [], "usage": usage})
+    assert assembly.usage.total == 4
 
 
 def test_only_the_first_choice_counts() -> None:

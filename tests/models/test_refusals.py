@@ -16,7 +16,7 @@ from perdure.errors import (
     ModelUnknown,
     RateLimited,
 )
-from perdure.models.refusals import refusal, refusal_in_stream, retry_after
+from perdure.models.refusals import error_in, refusal, refusal_in_stream, retry_after
 
 
 def read(status: int, body: object, **headers: str) -> EndpointError:
@@ -295,6 +295,69 @@ def test_what_the_endpoint_said_is_in_the_error() -> None:
 )
 def test_an_error_inside_a_stream_is_read_the_same_way(error: object, kind: type[EndpointError]) -> None:
     assert type(refusal_in_stream(error, url="u", model="m")) is kind
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"message": "bad tool schema", "type": "invalid_request_error", "code": None}, EndpointRefused),
+        ({"message": "slow down", "code": "rate_limit_exceeded"}, RateLimited),
+        ({"message": "quota", "status": "RESOURCE_EXHAUSTED"}, RateLimited),
+        ({"message": "no", "type": "authentication_error"}, AuthenticationRefused),
+        ({"message": "gone", "type": "server_error"}, EndpointBroken),
+    ],
+)
+def test_an_error_inside_a_stream_has_the_status_of_its_type(
+    error: object, kind: type[EndpointError]
+) -> None:
+    assert type(refusal_in_stream(error, url="u", model="m")) is kind
+
+
+@pytest.mark.parametrize(
+    ("chunk", "said"),
+    [
+        ({"error": {"message": "x"}}, {"message": "x"}),
+        ({"object": "error", "message": "x"}, {"object": "error", "message": "x"}),
+        ({"detail": "x"}, {"detail": "x"}),
+        ({"choices": [{"finish_reason": "error", "error": {"code": 502}}]}, {"code": 502}),
+        ({"choices": [{"message": {"content": "x"}}], "error": None}, None),
+        ({"choices": [], "usage": {}}, None),
+        ({"choices": [None]}, None),
+        ({}, None),
+    ],
+)
+def test_an_error_is_found_in_each_place_a_chunk_may_hold_it(chunk: dict[str, object], said: object) -> None:
+    assert error_in(chunk) == said
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "not permitted"}]},
+        {"message": {"detail": [{"loc": ["body", "stream_options"], "msg": "not permitted"}]}},
+        {"error": {"message": "Unknown parameter", "param": "stream_options"}},
+        {"error": {"message": "Provider returned error", "metadata": {"raw": "what is stream_options?"}}},
+        "Failed to deserialize the JSON body: unknown field `stream_options`",
+    ],
+)
+def test_the_field_that_is_refused_is_in_the_words(body: object) -> None:
+    error = read(400, body)
+    assert type(error) is EndpointRefused
+    assert "stream_options" in str(error)
+
+
+def test_a_gateway_that_hides_the_providers_words_is_seen_through() -> None:
+    raw = json.dumps(openai("This model's maximum context length is 4096 tokens."))
+    metadata = {"raw": raw, "provider_name": "X"}
+    error = read(400, {"error": {"message": "Provider returned error", "code": 400, "metadata": metadata}})
+    assert isinstance(error, ContextOverflow)
+    assert error.limit == 4096
+
+
+def test_a_quota_that_fills_up_again_is_told_from_one_that_is_spent() -> None:
+    again = read(429, openai("Quota exceeded for requests per minute"), **{"Retry-After": "12"})
+    spent = read(429, openai("no money left", code="insufficient_quota"))
+    assert (again.facts["spent"], spent.facts["spent"]) == (False, True)
 
 
 NOW = datetime(2026, 12, 2, 8, 0, 0, tzinfo=UTC)

@@ -116,9 +116,10 @@ def test_a_tool_named_in_the_request_is_preferred() -> None:
     assert wish.tool.name == "bash"
 
 
-def test_a_very_long_request_still_fits_the_window() -> None:
-    reply = ask(ModelRequest([user("What is 6*7? " + "blah " * 3000)], tools=TOOLS))
-    assert all(json.loads(call.arguments) for call in reply.calls)
+def test_a_long_request_is_shown_to_the_examples_by_its_ends() -> None:
+    asked = "Use the calculator: what is 6*7? " + "The reason is a long story. " * 120 + "So what is 6*7?"
+    (call,) = ask(ModelRequest([user(asked)], tools=[calculator.spec])).calls
+    assert json.loads(call.arguments)["expression"].replace(" ", "") == "6*7"
 
 
 def test_only_this_turns_results_end_the_work() -> None:

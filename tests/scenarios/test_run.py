@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -299,7 +300,8 @@ def test_messages_come_in_chinese_where_the_task_or_the_locale_is(tmp_path: Path
 
 def test_help_and_version_work_without_anything() -> None:
     for arguments in (["--help"], ["run", "--help"], ["--version"], ["sessions", "list", "--help"]):
-        done = subprocess.run(["perdure", *arguments], capture_output=True, text=True, check=False)
+        command = Path(sys.executable).with_name("perdure")
+        done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 0
         assert "perdure" in done.stdout
 

@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import enum
+import functools
+import subprocess
+import sys
+import threading
 import time
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -246,3 +252,164 @@ def test_no_text_of_arguments_makes_reading_fail(text: str) -> None:
         assert isinstance(read_arguments(text), dict)
     except ToolError as error:
         assert str(error).startswith("error: the arguments")
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class OutsideTheTree(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyboardInterrupt(), "error: KeyboardInterrupt"),
+        (GeneratorExit(), "error: GeneratorExit"),
+        (OutsideTheTree("x"), "error: OutsideTheTree: x"),
+        (BaseExceptionGroup("several", [KeyboardInterrupt()]), "error: KeyboardInterrupt"),
+        (StopIteration(), "error: StopIteration"),
+        (asyncio.CancelledError(), "error: CancelledError"),
+        (Unspeakable(), "error: Unspeakable"),
+        (ToolError(), "error: the call failed and the tool doesn't say why"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_what_a_thread_raises_is_never_an_interruption(error: BaseException, said: str) -> None:
+    def broken() -> str:
+        raise error
+
+    assert await outcome(broken) == (False, said)
+
+
+async def test_the_timeout_of_a_tool_itself_is_not_taken_for_ours() -> None:
+    def connect() -> str:
+        raise TimeoutError("timed out")
+
+    async def connect_async() -> str:
+        raise TimeoutError("timed out")
+
+    for function in (connect, connect_async):
+        assert await outcome(function) == (False, "error: TimeoutError: timed out")
+
+
+async def test_a_long_error_is_cut_like_a_long_output() -> None:
+    def broken() -> str:
+        raise ToolError("x" * 5000)
+
+    ok, text = await outcome(broken, output_limit=300)
+    assert not ok
+    assert "characters left out" in text
+    assert len(text) < 400
+
+
+async def test_hanging_tools_take_no_place_from_others() -> None:
+    release = threading.Event()
+
+    @tool(timeout=0.05)
+    def stuck() -> str:
+        release.wait(30)
+        return "late"
+
+    @tool(timeout=20.0)
+    def quick() -> str:
+        return "here"
+
+    registry = Registry([stuck, quick])
+    try:
+        async with anyio.create_task_group() as group:
+            for number in range(60):
+                group.start_soon(registry.call, ToolCall(str(number), "stuck", "{}"))
+        assert (await registry.call(ToolCall("x", "quick", "{}"))).text == "here"
+    finally:
+        release.set()
+
+
+def test_a_hanging_tool_does_not_hold_up_the_end_of_the_process() -> None:
+    program = """
+import anyio, threading
+from perdure.chat.calls import ToolCall
+from perdure.tools.registry import Registry, tool
+
+@tool(timeout=0.05)
+def stuck() -> str:
+    threading.Event().wait()
+    return ""
+
+print(anyio.run(Registry([stuck]).call, ToolCall("x", "stuck", "{}")).text)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "error: no result within 0.05 s\n"), ended.stderr
+
+
+async def test_context_reaches_a_sync_tool() -> None:
+    of_the_run: ContextVar[str] = ContextVar("of_the_run")
+    of_the_run.set("seen")
+
+    def look() -> str:
+        return of_the_run.get()
+
+    assert await outcome(look) == (True, "seen")
+
+
+async def test_an_async_function_in_a_plain_decorator_is_awaited() -> None:
+    async def double(n: int) -> str:
+        return str(n * 2)
+
+    @functools.wraps(double)
+    def logged(*args: Any, **kwargs: Any) -> Any:
+        return double(*args, **kwargs)
+
+    assert await outcome(logged, '{"n": 4}') == (True, "8")
+
+
+async def test_a_nul_is_shown_and_not_sent() -> None:
+    assert await outcome(lambda: "a\x00b", name="odd") == (True, "a\u2400b")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 5000, "calc\ud800", "two words", "look\n"])
+async def test_an_unknown_tool_is_told_the_known_ones_whatever_its_name(name: str) -> None:
+    def look() -> str:
+        return ""
+
+    said = await Registry([tool(look)]).call(ToolCall("x", name, "{}"))
+    assert not said.ok
+    assert "The tools are: look." in said.text
+    assert len(said.text) < 200
+    said.text.encode()
+
+
+async def test_without_tools_an_unknown_one_is_told_so() -> None:
+    assert "The tools are: none." in (await Registry().call(ToolCall("x", "look", "{}"))).text
+
+
+def test_an_example_with_arguments_that_are_not_there_is_refused() -> None:
+    def look(at: str) -> str:
+        return at
+
+    with pytest.raises(ValueError, match="look: an example names arguments it has not: to"):
+        tool(examples=[("Look here", {"to": "here"})])(look)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"a": ' + "9" * 5000 + "}", "too many digits"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a": 1', "not valid JSON"),
+        ('{"a": 1}{"a": 2}', "not valid JSON: Extra data near"),
+        ("{'a': 1}", "not valid JSON"),
+        ('"{}"', "must be an object"),
+        ("true", "must be an object"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_arguments_that_are_no_object_say_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(ToolError, match=said) as raised:
+        read_arguments(text)
+    assert str(raised.value).startswith("error: the arguments")
+    assert len(str(raised.value)) < 300

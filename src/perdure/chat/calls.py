@@ -59,5 +59,5 @@ class ToolCall:
 def _object_text(arguments: str) -> str:
     try:
         return arguments if isinstance(json.loads(arguments), dict) else "{}"
-    except ValueError:
+    except (ValueError, RecursionError):
         return "{}"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from perdure.chat.messages import Message, text_of
 
@@ -31,19 +32,58 @@ def repair(messages: Sequence[Message]) -> tuple[list[Message], list[Repair]]:
 
     Results are put behind their call, in the call's order; one that never came becomes
     `INTERRUPTED`; an orphan result gets a stand-in call; repeated and missing ids are renamed;
-    empty messages are dropped. A valid history comes back equal, with no repairs.
+    empty messages are dropped; what has the wrong type is read as it was meant, or left out. A
+    valid history comes back equal, with no repairs. What came in is not changed. Must not raise.
     """
     return _Mending(messages).run()
 
 
 class _Mending:
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self.messages = messages
+    def __init__(self, messages: Sequence[Any]) -> None:
         self.repairs: list[Repair] = []
+        self.messages = [self._readable(at, message) for at, message in enumerate(messages)]
         self.mended: list[Message] = []
         self.used_ids: set[str] = set()
+        self.taken_ids = set(self._all_ids())
+        self.next_number: dict[str, int] = {}
         self.claimed: set[int] = set()
         self.results_of = self._results_by_call()
+
+    def _readable(self, at: int, message: Any) -> Message:
+        """The message itself where its fields have the types they must have, else a copy in which
+        they do; an empty one where nothing can be read."""
+        if not isinstance(message, dict):
+            return {}
+        fields = dict(message)
+        if message.get("role") == "function":
+            fields |= {"role": "tool", "tool_call_id": None}
+        if isinstance(message.get("function_call"), dict):
+            # The form of before 2023: one call, no id.
+            fields["tool_calls"] = [{"function": fields.pop("function_call")}]
+        if "content" in message:
+            fields["content"] = _as_content(message["content"])
+        if not fields.get("content") and fields.get("refusal") and isinstance(fields["refusal"], str):
+            fields["content"] = fields["refusal"]
+        if not isinstance(fields.get("name", ""), str | None):
+            del fields["name"]
+        if fields.get("tool_calls") is not None:
+            calls = fields["tool_calls"]
+            fields["tool_calls"] = [
+                _as_call(call)
+                for call in (calls if isinstance(calls, list) else ())
+                if isinstance(call, dict)
+            ]
+        if fields.get("tool_call_id") is not None:
+            fields["tool_call_id"] = _as_id(fields["tool_call_id"])
+        if fields == message:
+            return message
+        self._note(at, "fields that had an old form or the wrong type were put right")
+        return fields
+
+    def _all_ids(self) -> Iterator[str]:
+        for message in self.messages:
+            yield message.get("tool_call_id") or ""
+            yield from (call.get("id") or "" for call in message.get("tool_calls") or ())
 
     def run(self) -> tuple[list[Message], list[Repair]]:
         for at, message in enumerate(self.messages):
@@ -53,12 +93,12 @@ class _Mending:
                     self._stand_in(at, message)
             elif role == "assistant" and message.get("tool_calls"):
                 self._pair(at, message)
-            elif role not in {"system", "developer", "user", "assistant"}:
+            elif role not in ("system", "developer", "user", "assistant"):
                 self._note(at, f"a message with the role {role!r} was left out")
             elif not _says_something(message):
                 self._note(at, f"an empty {role} message was left out")
             elif "tool_calls" in message:
-                self._note(at, "an empty list of calls was left out")
+                self._note(at, "a list of calls that is empty or not an assistant's was left out")
                 self.mended.append({name: value for name, value in message.items() if name != "tool_calls"})
             else:
                 self.mended.append(message)
@@ -75,7 +115,7 @@ class _Mending:
                 newest = deque()
                 for nth, call in enumerate(message["tool_calls"]):
                     # A call that reuses an id ends the wait of earlier ones in other messages.
-                    waiting = open_calls[str(call.get("id") or "")]
+                    waiting = open_calls[call.get("id") or ""]
                     while waiting and waiting[0][0] != at:
                         waiting.popleft()
                     waiting.append((at, nth))
@@ -115,7 +155,7 @@ class _Mending:
     def _whole_call(self, at: int, call: Message) -> Message:
         """The call itself where it is whole, else a mended copy."""
         id = call.get("id")
-        if not id or not isinstance(id, str):
+        if not id:
             id = self._fresh("call")
             self._note(at, f"a call without an id is now {id}")
         elif id in self.used_ids:
@@ -125,7 +165,7 @@ class _Mending:
         self.used_ids.add(id)
         function = call.get("function") or {}
         name, arguments = function.get("name") or "unknown", function.get("arguments")
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+        text = arguments if isinstance(arguments, str) else _json({} if arguments is None else arguments)
         if not _is_object(text):
             self._note(at, f"the arguments of {id} were not a JSON object: {text[:80]!r}")
             text = "{}"
@@ -150,10 +190,11 @@ class _Mending:
         self.mended.append({**result, "tool_call_id": id, "content": result.get("content") or ""})
 
     def _fresh(self, stem: str) -> str:
-        every = self.used_ids | {str(message.get("tool_call_id")) for message in self.messages}
-        number = 2
-        while f"{stem}-{number}" in every:
+        number = self.next_number.get(stem, 2)
+        while f"{stem}-{number}" in self.taken_ids:
             number += 1
+        self.next_number[stem] = number + 1
+        self.taken_ids.add(f"{stem}-{number}")
         return f"{stem}-{number}"
 
     def _note(self, at: int, what: str) -> None:
@@ -165,8 +206,43 @@ def _says_something(message: Message) -> bool:
     return bool(text_of(message).strip()) or (isinstance(content, list) and len(content) > 0)
 
 
+def _as_content(content: Any) -> Any:
+    """Text, None, or a list of parts that are objects."""
+    if content is None or isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return _json(content)
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    return [
+        part
+        for part in parts
+        if isinstance(part, dict) and (part.get("type") != "text" or isinstance(part.get("text"), str))
+    ]
+
+
+def _as_call(call: Message) -> Message:
+    function = call.get("function")
+    named = {"name": function} if isinstance(function, str) else {}
+    function = dict(function) if isinstance(function, dict) else named
+    if not isinstance(function.get("name"), str):
+        function.pop("name", None)
+    return {**call, "id": _as_id(call.get("id")), "function": function}
+
+
+def _as_id(id: Any) -> str | None:
+    return id if isinstance(id, str) else None if id is None else _json(id)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
+        return isinstance(json.loads(text, parse_constant=_no_number), dict)
+    except (ValueError, RecursionError):
         return False
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

@@ -1,50 +1,41 @@
-"""How long a text is, in tokens.
+"""How long a message is, in tokens.
 
 One ruler for everything: what triggers a compaction, what it cuts and what is checked afterwards
-are the same count. A counter is exact for its model or counts high; it never guesses low.
+are the same count. A counter is exact for its model's text, or counts high; what stands around the
+text (a template's own words) is taken from the published templates, the larger where they differ.
+Nothing is cached: an entry keeps its count, so each text is encoded once.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Literal, Protocol
 
 from perdure.chat.calls import ToolSpec
+from perdure.chat.encodings import ENCODINGS, most_tokens, sendable, tokens_in
 from perdure.chat.estimate import estimated_tokens
+from perdure.chat.images import Dearest, ImageFormula, image_tokens
 from perdure.chat.messages import Message
 
-#: Encodings whose vocabularies come with the tokenizer package, by our name for them.
-ENCODINGS = (
-    "o200k_base",
-    "cl100k_base",
-    "gpt-oss",
-    "llama3",
-    "llama2",
-    "qwen3",
-    "deepseek_v3",
-    "mistral_v1",
-    "mistral_v3",
-    "glm4",
-    "kimi_k2",
-    "phi4",
-)
+__all__ = [
+    "ENCODINGS",
+    "ScaledCounter",
+    "Template",
+    "TextCounter",
+    "TokenCounter",
+    "Usage",
+    "counter_for",
+    "most_tokens",
+    "sendable",
+]
 
-# Tokens around what is said. OpenAI's published count (cookbook, "How to count tokens with tiktoken")
-# is 3 a message, 1 a name, 3 for the reply's priming, and for tools 7 to 12 a function plus 3 a
-# property; ChatML and Llama templates measure 4 to 6 a message. The larger is taken.
-PER_MESSAGE = 6
-PER_NAME = 2
-PER_CALL = 8
-PER_TOOL = 12
-WITH_TOOLS = 16
-
-# Images by OpenAI's published formula ("Images and vision"): 85 at low detail; at high detail the
-# image is fitted into 2048 x 2048, then to 768 on the short side: at most 8 tiles of 170, and 85.
-IMAGE_LOW = 85
-IMAGE_HIGH = 85 + 8 * 170
+#: Bytes of sound that make one token at most: 32 tokens a second (Gemini; OpenAI's are 10) of
+#: speech packed at 8 kbit/s.
+BYTES_PER_SOUND_TOKEN = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,85 +79,142 @@ class TokenCounter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Template:
+    """Tokens that a model's chat template puts around what is said.
+
+    ``message`` around each message, ``result`` more around a tool's, ``call`` around each call;
+    ``prompt`` once, counted with the system message (a date, the reply's priming); ``tools`` once
+    where there are tools (how to call them); ``tool`` around each schema, whose JSON the template
+    prints as ``schemas`` says.
+    """
+
+    message: int = 6
+    result: int = 8
+    call: int = 10
+    prompt: int = 32
+    tools: int = 160
+    tool: int = 6
+    schemas: Literal["compact", "line", "indented"] = "line"
+
+
+#: OpenAI's are its cookbook's ("How to count tokens with tiktoken": 3 a message and 1 for its role,
+#: 3 for the reply's priming; 12 after the functions, 7 to 10 for each, less than the JSON that is
+#: counted here). The others were counted on the templates published with the models.
+_TEMPLATES = {
+    "o200k_base": Template(message=4, result=2, call=4, prompt=3, tools=16, schemas="compact"),
+    "cl100k_base": Template(message=4, result=2, call=4, prompt=3, tools=16, schemas="compact"),
+    "gpt-oss": Template(message=7, prompt=80, tools=40),
+    "llama3": Template(prompt=36, tools=80, schemas="indented"),
+    "qwen3": Template(prompt=16, tools=100),
+}
+
+
+_SCHEMAS: dict[str, Callable[[Any], str]] = {
+    "compact": partial(json.dumps, ensure_ascii=False, default=str, separators=(",", ":")),
+    "line": partial(json.dumps, ensure_ascii=False, default=str),
+    "indented": partial(json.dumps, ensure_ascii=False, default=str, indent=4),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class TextCounter:
-    """A `TokenCounter` on top of anything that counts a text. ``reasoning``: the endpoint wants
-    `reasoning_content` back, so it is sent and counted."""
+    """A `TokenCounter` on top of anything that counts a text (``TextCounter("bytes", most_tokens)``
+    bounds a message without a tokenizer). ``reasoning``: the endpoint wants `reasoning_content`
+    back with calls, so it is sent and counted."""
 
     name: str
     count: Callable[[str], int]
     reasoning: bool = False
+    template: Template = Template()
+    images: ImageFormula = Dearest()
 
     def text(self, text: str) -> int:
         return self.count(text)
 
     def message(self, message: Message) -> int:
-        tokens = PER_MESSAGE + self._content(message.get("content"))
-        if name := message.get("name"):
-            tokens += PER_NAME + self.count(name)
-        for call in message.get("tool_calls") or ():
-            tokens += PER_CALL + self.count(_json(call))
-        if id := message.get("tool_call_id"):
-            tokens += self.count(id)
-        if self.reasoning and message.get("tool_calls"):
-            tokens += self.count(message.get("reasoning_content") or "")
+        template, role = self.template, message.get("role")
+        tokens = template.message + self._content(message.get("content"))
+        if role in {"system", "developer"}:
+            tokens += template.prompt
+        elif role == "tool":
+            tokens += template.result
+        for name in ("name", "tool_call_id", "refusal"):
+            if message.get(name):
+                tokens += 1 + self.count(_words(message[name]))
+        if message.get("function_call"):
+            tokens += template.call + self.count(_json(message["function_call"]))
+        calls = message.get("tool_calls") or ()
+        tokens += sum(template.call + self.count(_json(call)) for call in calls)
+        if self.reasoning and calls and message.get("reasoning_content"):
+            tokens += self.count(_words(message["reasoning_content"]))
         return tokens
 
     def tools(self, tools: Sequence[ToolSpec]) -> int:
-        schemas = sum(PER_TOOL + self.count(_json(tool.on_the_wire())) for tool in tools)
-        return WITH_TOOLS + schemas if tools else 0
+        if not tools:
+            return 0
+        printed = (_SCHEMAS[self.template.schemas](tool.on_the_wire()) for tool in tools)
+        return self.template.tools + sum(self.template.tool + self.count(schema) for schema in printed)
 
     def _content(self, content: Any) -> int:
-        if content is None or isinstance(content, str):
-            return self.count(content or "")
-        return sum(self._part(part) for part in content)
+        if isinstance(content, list | tuple):
+            return sum(self._part(part) for part in content)
+        return self.count(_words(content)) if content is not None else 0
 
     def _part(self, part: Any) -> int:
-        if not isinstance(part, dict):
-            return self.count(str(part))
-        if part.get("type") == "text":
-            return self.count(part.get("text") or "")
-        if part.get("type") == "image_url":
-            low = (part.get("image_url") or {}).get("detail") == "low"
-            return IMAGE_LOW if low else IMAGE_HIGH
-        # Audio and files have no published formula: a token a byte of what is sent bounds them.
-        return len(_json(part))
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind in {"text", "refusal"}:
+            return self.count(_words(part.get(kind) or ""))
+        if kind == "image_url":
+            return image_tokens(part.get("image_url"), self.images)
+        if kind == "input_audio":
+            sound = part.get("input_audio")
+            data = sound.get("data") if isinstance(sound, dict) else sound
+            return math.ceil(len(str(data or "")) * 3 / 4 / BYTES_PER_SOUND_TOKEN)
+        # A file, or a part that isn't known: nobody says what it costs, but it is no more than its bytes.
+        return most_tokens(_json(part))
 
 
-def counter_for(encoding: str | None, *, reasoning: bool = False) -> TextCounter:
+@dataclass(frozen=True, slots=True)
+class ScaledCounter:
+    """A counter times a factor, rounded up: for families whose tokenizer isn't published but was
+    measured against ours, and for what an endpoint's own reports teach."""
+
+    inner: TokenCounter
+    factor: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.inner.name} x {self.factor:g}"
+
+    def text(self, text: str) -> int:
+        return self._scaled(self.inner.text(text))
+
+    def message(self, message: Message) -> int:
+        return self._scaled(self.inner.message(message))
+
+    def tools(self, tools: Sequence[ToolSpec]) -> int:
+        return self._scaled(self.inner.tools(tools))
+
+    def _scaled(self, tokens: int) -> int:
+        return math.ceil(tokens * self.factor)
+
+
+def counter_for(
+    encoding: str | None, *, reasoning: bool = False, images: ImageFormula | None = None
+) -> TextCounter:
     """The counter of an encoding in `ENCODINGS`; for None, or one that isn't known, the estimate
     for unknown models. The tokenizer is loaded at the first count; nothing is ever fetched."""
+    formula = images or Dearest()
     if encoding not in ENCODINGS:
-        return TextCounter("estimate", estimated_tokens, reasoning)
-    return TextCounter(encoding, lambda text: _encoded_length(encoding, text), reasoning)
+        return TextCounter("estimate", estimated_tokens, reasoning, images=formula)
+    count = partial(tokens_in, encoding=encoding)
+    return TextCounter(encoding, count, reasoning, _TEMPLATES.get(encoding, Template()), formula)
 
 
-def most_tokens(text: str) -> int:
-    """A proven bound for any byte-level tokenizer: at most one token a byte of UTF-8."""
-    return len(sendable(text).encode())
-
-
-def sendable(text: str) -> str:
-    """The text as it can be sent: a lone surrogate, which is no text, as U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-def _encoded_length(encoding: str, text: str) -> int:
-    try:
-        return len(_tokenizer(encoding).encode_ordinary(text))
-    except UnicodeEncodeError:
-        return len(_tokenizer(encoding).encode_ordinary(sendable(text)))
-
-
-@cache
-def _tokenizer(encoding: str) -> Any:
-    from splintr import Tokenizer
-
-    return Tokenizer.from_pretrained(encoding)
+def _words(value: Any) -> str:
+    """The text itself; anything else that stands where a text should, as its JSON."""
+    return value if isinstance(value, str) else _json(value)
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

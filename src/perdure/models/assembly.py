@@ -46,7 +46,8 @@ class _Fragment:
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> _Fragment:
-        function = raw.get("function") or {}
+        # Some servers leave the inner object out.
+        function = raw["function"] if isinstance(raw.get("function"), Mapping) else raw
         index = raw.get("index")
         return cls(
             index if isinstance(index, int) else None,
@@ -81,21 +82,22 @@ class Assembly:
     def add(self, chunk: Mapping[str, Any]) -> list[Text]:
         """Take a chunk (or a whole completion); the text in it, as it may be shown."""
         self.model = str(chunk.get("model") or self.model)
-        if isinstance(chunk.get("usage"), Mapping):
+        if _says_something(chunk.get("usage")):
             self.usage = read_usage(chunk["usage"])
         shown: list[Text] = []
-        for choice in chunk.get("choices") or ():
-            if choice.get("index") not in {0, None}:
+        for choice in _mappings(chunk.get("choices")):
+            if choice.get("index") not in (0, None):
                 continue
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
-            if isinstance(choice.get("usage"), Mapping):
+            if _says_something(choice.get("usage")):
                 self.usage = read_usage(choice["usage"])
-            delta = choice.get("delta") or {}
+            delta = choice.get("delta")
             if not delta and not self.anything:
                 # A whole completion; behind deltas, a message would only repeat them.
-                delta = choice.get("message") or {}
+                delta = choice.get("message")
+            delta = delta if isinstance(delta, Mapping) else {}
             shown += self._texts(delta)
-            for raw in delta.get("tool_calls") or ():
+            for raw in _mappings(delta.get("tool_calls")):
                 self._take(_Fragment.read(raw))
             if isinstance(delta.get("function_call"), Mapping):
                 # The field of before 2023, which some servers still send: one call, no id.
@@ -124,7 +126,7 @@ class Assembly:
             if thought := _as_content(delta.get(name)):
                 shown += self._keep([Text(thought, reasoning=True)])
                 break
-        if content := _as_content(delta.get("content")):
+        if content := _as_content(delta.get("content")) or _as_content(delta.get("refusal")):
             shown += self._keep(self._thoughts.split(content))
         return shown
 
@@ -134,12 +136,16 @@ class Assembly:
         return texts
 
     def _take(self, fragment: _Fragment) -> None:
+        if any(_repeats(call, fragment) for call in self._calls):
+            return
         call = self._goes_on_with(fragment)
         if call is None:
             call = _OpenCall(fragment.index, fragment.id, fragment.name)
             self._calls.append(call)
         elif not call.name or (fragment.name.startswith(call.name) and not call.pieces):
             call.name = fragment.name or call.name
+        elif not call.pieces and call.index is not None and call.index == fragment.index:
+            call.name += fragment.name
         call.id = call.id or fragment.id
         if fragment.begins_an_object and call.arguments.strip() == "{}":
             call.pieces.clear()
@@ -197,8 +203,19 @@ def _midway(call: _OpenCall, fragment: _Fragment) -> bool:
 def _begins_anew(call: _OpenCall, fragment: _Fragment) -> bool:
     """The call is whole, and the fragment begins a further one. Some send ``{}`` ahead of the
     real arguments, so that alone ends nothing."""
-    opens = fragment.begins_an_object or (fragment.name and fragment.id and not fragment.arguments)
+    unlike = fragment.id not in {"", call.id} or call.name not in {"", fragment.name}
+    another = fragment.name and unlike
+    opens = fragment.begins_an_object or (another and not fragment.arguments)
     return bool(opens) and call.whole and (bool(fragment.name) or call.arguments.strip() != "{}")
+
+
+def _repeats(call: _OpenCall, fragment: _Fragment) -> bool:
+    """Some say each call again, whole, once it has been streamed: the same in everything."""
+    if not fragment.id or (call.id, call.index, call.name) != (fragment.id, fragment.index, fragment.name):
+        return False
+    if not call.whole or not is_object(fragment.arguments):
+        return False
+    return bool(json.loads(call.arguments) == json.loads(fragment.arguments))
 
 
 class _Thoughts:
@@ -268,8 +285,18 @@ def is_object(text: str) -> bool:
         return False
 
 
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list, or the one that stands where a list should."""
+    values = value if isinstance(value, list) else [value]
+    return [each for each in values if isinstance(each, Mapping)]
+
+
+def _says_something(usage: Any) -> bool:
+    return isinstance(usage, Mapping) and any(usage.values())
+
+
 def _count(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+    return int(value) if isinstance(value, int | float) and 0 < value < float("inf") else 0
 
 
 def _as_text(arguments: Any) -> str:

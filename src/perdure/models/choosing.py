@@ -46,7 +46,8 @@ UNLIKE = 0.22
 NAMED = 0.25
 
 _PARTS = re.compile(
-    r"\s*(?:[,;.]?\s*\b(?:and then|then|and also|after that,?)\b|;|[，；。]?\s*(?:然后|接着|并且)|[，；。]\s*再)\s*",
+    r"\s*(?:[,;.]?\s*\b(?:and then|then|and also|after that,?)\b|;"
+    r"|[，；。]?\s*(?:然后|接着|并且)|[，；。]\s*再)\s*",
     re.IGNORECASE,
 )
 

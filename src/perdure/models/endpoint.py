@@ -19,8 +19,9 @@ import anyio
 
 from perdure import __version__
 from perdure.chat.tokens import TokenCounter
-from perdure.config import Secret, is_loopback
+from perdure.config import Secret, is_http, is_loopback
 from perdure.errors import (
+    ConfigError,
     ContextOverflow,
     EndpointBroken,
     EndpointError,
@@ -31,8 +32,8 @@ from perdure.errors import (
 )
 from perdure.models.assembly import Assembly
 from perdure.models.client import ModelRequest, Piece, Retrying
-from perdure.models.framing import events_of
-from perdure.models.refusals import PASSING, masked, read_body, refusal, refusal_in_stream
+from perdure.models.framing import events_or_text
+from perdure.models.refusals import PASSING, error_in, masked, read_body, refusal, refusal_in_stream
 from perdure.models.wire import Dialect, body_of, learn
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 #: may ask for before we give the turn back to the person instead.
 FIRST_PAUSE, LONGEST_PAUSE, PATIENCE = 0.5, 20.0, 120.0
 TRIES, TRIES_TO_CONNECT = 5, 3
+#: Seconds that a list of models is waited for: it only saves the person a setting.
+LISTING = 10.0
 #: Bytes of an error's body that are read.
 ERROR_BODY = 65_536
 
@@ -52,7 +55,8 @@ class EndpointClient:
     """`ModelClient` for the endpoint at ``base_url`` (usually ending in ``/v1``).
 
     Timeouts in seconds: ``connect_timeout`` for the connection, ``idle_timeout`` for silence
-    while an answer is awaited. ``sleep`` is what waits between tries. Raises `EndpointError`.
+    while an answer is awaited. ``sleep`` is what waits between tries. Raises `EndpointError`, and
+    `ConfigError` at once for a URL or a key that can't be sent.
     """
 
     def __init__(
@@ -68,6 +72,11 @@ class EndpointClient:
         replay_reasoning: bool = False,
         sleep: Sleep = anyio.sleep,
     ) -> None:
+        if not is_http(base_url):
+            raise ConfigError(f"base_url must begin with http:// or https://, not {base_url!r}")
+        api_key = api_key.strip()
+        if not (api_key.isascii() and api_key.isprintable()):
+            raise ConfigError("the key holds characters that no key has; was something else pasted?")
         self.base_url = base_url.rstrip("/")
         self._model = model
         self._counter = counter
@@ -103,7 +112,9 @@ class EndpointClient:
         import httpx2
 
         try:
-            response = await self._open().get(f"{self.base_url}/models")
+            response = await self._open().get(
+                f"{self.base_url}/models", timeout=min(LISTING, *self._timeouts)
+            )
         except httpx2.ReadTimeout:
             return []
         except httpx2.HTTPError as error:
@@ -162,52 +173,58 @@ class EndpointClient:
                 if response.status_code != 200:
                     self._learn_or_raise(response, await _text(response, ERROR_BODY), body)
                 async for chunk in self._chunks(response):
-                    if chunk.get("error"):
-                        raise self._refused_midway(chunk["error"], assembly)
+                    if (wrong := error_in(chunk)) is not None:
+                        raise self._refused_midway(wrong, assembly)
                     for text in assembly.add(chunk):
                         yield text
         except httpx2.HTTPError as error:
-            failure = StreamCut if assembly.anything else EndpointUnreachable
-            raise failure(self._reason(error), url=self.base_url) from error
+            # Behind a finish reason nothing of the answer is missing, only a tidy end.
+            if assembly.finish_reason is None:
+                failure = StreamCut if assembly.anything else EndpointUnreachable
+                raise failure(self._reason(error), url=self.base_url) from error
         for text in assembly.end():
             yield text
+        if not assembly.anything and assembly.finish_reason is None:
+            raise StreamCut("the stream ended with nothing in it", url=self.base_url)
         yield assembly.reply()
 
     async def _chunks(self, response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
         """The chunks of a stream, or a whole completion as the only one. Ends only where the answer
-        is complete: at ``[DONE]``, or behind a finish reason."""
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == "text/html":
-            raise EndpointBroken(read_body(await _text(response, ERROR_BODY)).text, url=self.base_url)
-        if kind.endswith("json"):
-            yield self._parsed((await response.aread()).decode("utf-8", "replace"))
+        is complete: at ``[DONE]``, behind a finish reason, or at the usage that closes a stream."""
+        events = await events_or_text(response)
+        if isinstance(events, str):
+            yield self._whole(events)
             return
-        finished = False
-        async for event in events_of(response):
+        finished = usage_last = False
+        async for event in events:
             if event.data.strip() == "[DONE]":
                 return
             if not event.data.strip():
                 continue
-            chunk = self._parsed(event.data)
+            chunk = _object(event.data)
             if event.event == "error":
-                chunk = chunk if chunk.get("error") else {"error": chunk}
+                chunk = chunk if chunk and error_in(chunk) else {"error": chunk or event.data}
+            if chunk is None:
+                # Most often the half of a chunk, where a connection was closed in its middle.
+                raise StreamCut(f"not JSON: {self._shown(event.data)}", url=self.base_url)
+            choices = chunk.get("choices") or ()
             finished = finished or any(
-                choice.get("finish_reason")
-                for choice in chunk.get("choices") or ()
-                if isinstance(choice, dict)
+                isinstance(each, dict) and each.get("finish_reason") for each in choices
             )
+            usage_last = not choices and bool(chunk.get("usage"))
             yield chunk
-        if not finished:
+        if not finished and not usage_last:
             raise StreamCut("the stream ended before the answer did", url=self.base_url)
 
-    def _parsed(self, data: str) -> dict[str, Any]:
-        try:
-            chunk = json.loads(data)
-        except (ValueError, RecursionError):
-            chunk = None
-        if not isinstance(chunk, dict):
-            raise EndpointBroken(f"not JSON: {read_body(data).text[:200]}", url=self.base_url)
-        return chunk
+    def _whole(self, text: str) -> dict[str, Any]:
+        """A completion that came in one piece. Raises `EndpointBroken` where the text is none."""
+        completion = _object(text)
+        if completion is None:
+            what = "" if text.startswith("<") else "not JSON: "
+            raise EndpointBroken(what + self._shown(text), url=self.base_url)
+        if not completion.get("choices") and error_in(completion) is None:
+            raise EndpointBroken(f"no completion: {self._shown(text)}", url=self.base_url)
+        return completion
 
     def _learn_or_raise(self, response: httpx2.Response, text: str, body: dict[str, Any]) -> NoReturn:
         refused = self._refused(response, text)
@@ -228,6 +245,9 @@ class EndpointClient:
         if assembly.anything and _tries(refused) > 1:
             return StreamCut(str(refused.facts["detail"]), url=self.base_url)
         return refused
+
+    def _shown(self, text: str) -> str:
+        return masked(read_body(text).text, self._api_key)[:200]
 
     def _reason(self, error: httpx2.HTTPError) -> str:
         import httpx2
@@ -275,7 +295,7 @@ def _tries(error: EndpointError) -> int:
     if isinstance(error, EndpointUnreachable):
         return TRIES_TO_CONNECT
     if isinstance(error, RateLimited):
-        return 1 if "quota" in str(error.facts["detail"]).lower() else TRIES
+        return 1 if error.facts.get("spent") else TRIES
     return TRIES if error.facts.get("status") in PASSING else 1
 
 
@@ -299,6 +319,14 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 async def _text(response: httpx2.Response, most: int) -> str:

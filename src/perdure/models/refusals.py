@@ -30,6 +30,20 @@ from perdure.errors import (
 #: Statuses after which the same request may succeed a little later.
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 
+#: The status that an error inside a stream would have had, by its type or code.
+_STATUS_OF = {
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "resource_exhausted": 429,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "model_not_found": 404,
+    "invalid_request_error": 400,
+    "badrequesterror": 400,
+    "invalid_argument": 400,
+}
+
 _OVERFLOW_TYPES = (
     "exceed_context_size",
     "context_length_exceeded",
@@ -103,7 +117,10 @@ def refusal(
     if status in {401, 403}:
         return AuthenticationRefused(detail, **facts)
     if status == 429:
-        return RateLimited(detail, retry_after=retry_after(headers), **facts)
+        asked = retry_after(headers)
+        # A quota that fills up again says when; one that was paid for and is used up doesn't.
+        spent = "insufficient_quota" in about.kind or (asked is None and "quota" in detail.lower())
+        return RateLimited(detail, retry_after=asked, spent=spent, **facts)
     if status in {400, 404} and about.structured and _says_model_unknown(about, model):
         return ModelUnknown(detail, **facts)
     if status >= 500 or status == 404 or not about.structured:
@@ -115,9 +132,23 @@ def refusal_in_stream(error: Any, *, url: str, model: str, secret: str = "") -> 
     """The error that an ``error`` object inside a stream with status 200 means."""
     code = error.get("code", error.get("status")) if isinstance(error, Mapping) else None
     status = int(str(code)) if re.fullmatch(r"[45]\d\d", str(code)) else 500
-    if isinstance(error, Mapping) and str(error.get("type")) in {"rate_limit_error", "rate_limit_exceeded"}:
-        status = 429
+    if isinstance(error, Mapping) and status == 500:
+        names = {str(error.get(name)).lower() for name in ("type", "code", "status")}
+        status = next((known for name, known in _STATUS_OF.items() if name in names), status)
     return refusal(status, {}, json.dumps({"error": error}), url=url, model=model, secret=secret)
+
+
+def error_in(chunk: Mapping[str, Any]) -> Any:
+    """What a chunk says went wrong, in each shape that servers use; None where nothing did."""
+    if chunk.get("error"):
+        return chunk["error"]
+    choices = chunk.get("choices")
+    if not choices and (chunk.get("object") == "error" or chunk.get("detail") or chunk.get("message")):
+        return chunk
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, Mapping) and choice.get("error"):
+            return choice["error"]
+    return None
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
@@ -157,7 +188,8 @@ def read_body(body: str) -> _About:
     try:
         found = json.loads(stripped)
     except (ValueError, RecursionError):
-        return _About(" ".join(stripped.split())[:300])
+        # Words are an answer too (servers built on axum refuse a field so); nothing at all isn't.
+        return _About(" ".join(stripped.split())[:300], "", {} if stripped else None)
     if isinstance(found, list):
         found = found[0] if found else {}
     if not isinstance(found, Mapping):
@@ -166,8 +198,12 @@ def read_body(body: str) -> _About:
     if not isinstance(error, Mapping):
         return _About(_flat(error), "", found)
     said = error.get("message") or error.get("detail") or error.get("error") or error.get("msg") or error
+    # A gateway keeps what the provider behind it said apart; the field in question stands apart too.
+    behind = error["metadata"].get("raw") if isinstance(error.get("metadata"), Mapping) else None
+    about = [_flat(each) for each in (said, behind, error.get("param")) if each]
+    text = ": ".join(each for at, each in enumerate(about) if each not in " ".join(about[:at]))
     kind = " ".join(str(error.get(name) or "") for name in ("type", "code", "status"))
-    return _About(_flat(said), kind, error)
+    return _About(text, kind, error)
 
 
 def _overflow(about: _About, detail: str, facts: Mapping[str, Any]) -> ContextOverflow | None:
@@ -209,11 +245,16 @@ def _says_model_unknown(about: _About, model: str) -> bool:
 
 def _flat(said: Any) -> str:
     if isinstance(said, list):
-        said = "; ".join(
-            str(each.get("msg", each)) if isinstance(each, Mapping) else str(each) for each in said
-        )
+        said = "; ".join(_pointed(each) if isinstance(each, Mapping) else str(each) for each in said)
     text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
     return " ".join(text.split())[:500].rstrip(".")
+
+
+def _pointed(fault: Mapping[str, Any]) -> str:
+    """One fault in FastAPI's list, with the place it is about."""
+    loc = fault.get("loc")
+    place = ".".join(map(str, loc)) if isinstance(loc, list) else ""
+    return f"{place}: {fault['msg']}" if place and "msg" in fault else str(fault.get("msg", fault))
 
 
 def masked(text: str, secret: str) -> str:

@@ -61,8 +61,9 @@ def _wide(sample: bytes) -> Encoding | None:
 
 
 def _utf8(sample: bytes) -> tuple[int, int]:
-    """Multi-byte characters that are valid UTF-8, and bytes that aren't; one cut at the end is neither."""
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(sample)
+    """Multi-byte characters that are valid UTF-8, and bytes that aren't; one that the end of a full
+    sample cuts is neither."""
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(sample, final=len(sample) < SAMPLE)
     bad = text.count("\ufffd") - sample.count("\ufffd".encode())
     return sum(1 for character in text if character > "\x7f") - bad, bad
 

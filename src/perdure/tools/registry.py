@@ -67,7 +67,7 @@ def tool(
     def made(function: Function) -> Tool:
         from perdure.tools.schema import described, parameters_of, validated
 
-        chosen: str = name or getattr(function, "__name__", "")
+        chosen = str(name or getattr(function, "__name__", ""))
         if not NAME.fullmatch(chosen):
             raise ValueError(f"a tool's name must match {NAME.pattern}, not {chosen!r}")
         shown = tuple(each if isinstance(each, Example) else Example(*each) for each in examples)
