@@ -146,6 +146,7 @@ class _Mending:
             expected = where + 1
             result = self.messages[where]
             if result.get("tool_call_id") != whole["id"] or result.get("content") is None:
+                self._note(where, f"a result was completed to answer {whole['id']}")
                 result = {**result, "tool_call_id": whole["id"], "content": result.get("content") or ""}
             results.append(result)
         same = all(new is old for new, old in zip(calls, message["tool_calls"], strict=True))
@@ -176,6 +177,7 @@ class _Mending:
             call.get("type"),
         ):
             return call
+        self._note(at, f"the call {id} was completed to the standard form")
         return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
 
     def _stand_in(self, at: int, result: Message) -> None:
