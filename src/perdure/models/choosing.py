@@ -42,6 +42,8 @@ TALK = (
 
 #: Likeness below which a request is like nothing that the tools are for.
 UNLIKE = 0.22
+#: Characters at the beginning and the end of a long request that say what it wants.
+END = 160
 #: What naming the tool adds to the likeness.
 NAMED = 0.25
 
@@ -81,10 +83,10 @@ class Chooser:
         return [whole] if whole else []
 
     def _wish(self, request: str, tools: Sequence[ToolSpec]) -> Wish | None:
-        wanted = self.embedder.embed([request])[0]
+        wanted = self.embedder.embed(_telling(request)).T
         best, chosen = max(float((self._of(TALK) @ wanted).max()), UNLIKE), None
         for tool in tools:
-            alike = self._of(_requests(tool)) @ wanted
+            alike = (self._of(_requests(tool)) @ wanted).max(axis=1)
             likeness = float(alike.max()) + (NAMED if _names(request, tool) else 0.0)
             if likeness > best:
                 order = alike.argsort()
@@ -96,6 +98,13 @@ class Chooser:
         if texts not in self._vectors:
             self._vectors[texts] = self.embedder.embed(texts)
         return self._vectors[texts]
+
+
+def _telling(request: str) -> list[str]:
+    """The parts of a request that tell what it wants: all of a short one, the ends of a long one."""
+    if len(request) <= 2 * END:
+        return [request]
+    return [request[:END], request[-END:]]
 
 
 def _requests(tool: ToolSpec) -> tuple[str, ...]:
