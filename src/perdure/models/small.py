@@ -60,6 +60,8 @@ RETOLD: Sequence[tuple[Words, Words, Words]] = (
 )
 KNOWN: Words = ("{request}\nThe answer is: {result}", "{request}\n答案是：{result}")
 
+#: A sentence in lines, or one that says the same thing again.
+_RAMBLES = re.compile(r"\n|(\S{4,}).*\1")
 #: Words that only say which tool to use; the tool is chosen when arguments are written.
 _MENTION = re.compile(
     r"(?:\b(?:please\s+)?(?:use|using|with|via|in|through)\s+(?:the\s+|a\s+)?"
@@ -167,7 +169,7 @@ class SmallModelClient:
         )
         reply = await complete(self.inner, ask)
         sentence = reply.content.strip()
-        plain = result in sentence and "\n" not in sentence and not reply.cut
+        plain = result in sentence and not reply.cut and not _RAMBLES.search(sentence)
         good = plain and _only_numbers_of(sentence, f"{asked} {result}")
         return replace(reply, content=sentence if good else result, finish_reason="stop")
 

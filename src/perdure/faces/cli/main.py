@@ -160,7 +160,7 @@ def _sessions_show(arguments: argparse.Namespace) -> int:
 def _embedded_install(arguments: argparse.Namespace) -> int:
     from perdure.models.embedded import install
 
-    install()
+    print(install())
     return 0
 
 
