@@ -134,3 +134,13 @@ def test_values_are_read_in_the_forms_people_write(folders: tuple[Path, Path]) -
 )
 def test_this_machine_is_known_by_name_and_address(url: str, loopback: bool) -> None:
     assert is_loopback(url) is loopback
+
+
+def test_a_general_yes_says_nothing_of_a_small_model_and_one_for_this_run_does(
+    folders: tuple[Path, Path],
+) -> None:
+    general = loaded(folders, {"PERDURE_YES": "1"})
+    assert (general.yes, general.yes_small) == (True, False)
+    this_run = loaded(folders, yes=True)
+    assert (this_run.yes, this_run.yes_small) == (True, True)
+    assert loaded(folders, {"PERDURE_YES_SMALL": "1"}).yes_small

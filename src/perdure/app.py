@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -157,10 +157,15 @@ class Agent:
 
         failures: list[PerdureError] = []
 
+        def tell(event: Event) -> None:
+            # Whoever left the block hears no more; the turn still closes in order.
+            with suppress(anyio.BrokenResourceError):
+                send.send_nowait(event)
+
         async def work() -> None:
             with send:
                 try:
-                    await self.run(task, session=session, on_event=send.send_nowait)
+                    await self.run(task, session=session, on_event=tell)
                 except PerdureError as error:
                     failures.append(error)
 
@@ -187,7 +192,9 @@ class Agent:
     def _policy(self, client: ModelClient) -> Policy:
         from perdure.tools.policy import Policy
 
-        return Policy(approve_all=self.settings.yes, interactive=self._approve is not None)
+        small = getattr(client, "small", False)
+        approved = self.settings.yes_small if small else self.settings.yes
+        return Policy(approve_all=approved, interactive=self._approve is not None)
 
     def _conversation(
         self, client: ModelClient, tools: Sequence[ToolSpec], session: str, task: str
@@ -310,7 +317,8 @@ async def _open_embedded(settings: Settings) -> ModelClient:
 
 
 def open_journal(store: str | None) -> Journal:
-    """The journal at ``store``: a path, `sqlite:///path`, or the user's data folder."""
+    """The journal at ``store``: a path, `sqlite:///relative/path`, `sqlite:////absolute/path`, or the
+    user's data folder."""
     from perdure.store.sqlite import SqliteJournal
 
     if store is None:

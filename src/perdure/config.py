@@ -20,7 +20,7 @@ Lang = Literal["en", "zh", "auto"]
 ToolCalls = Literal["native", "examples"]
 
 #: Settings that a workspace's own file may not make: they would act or speak for the person.
-ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "store"})
+ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "yes_small", "store"})
 
 
 class Secret(str):
@@ -49,7 +49,9 @@ class Settings:
     workspace: Path = field(default_factory=Path.cwd)
     tools: tuple[str, ...] | None = None
     tool_calls: ToolCalls = "native"
+    #: What tools do is approved unasked; for a small model only where that is said of it.
     yes: bool = False
+    yes_small: bool = False
     max_steps: int = 50
     max_time: float | None = None
     tool_timeout: float = 120.0
@@ -99,6 +101,9 @@ def load(
     chosen |= _from_workspace(workspace / "perdure.toml")
     chosen |= _from_environment(environment)
     chosen |= {name: value for name, value in flags.items() if value is not None}
+    if flags.get("yes"):
+        # Said for this very run, knowing which model it is.
+        chosen["yes_small"] = True
     chosen["workspace"] = workspace.resolve()
     if "OPENAI_BASE_URL" not in environment and "base_url" not in chosen and chosen.get("api_key"):
         # A key and nothing else means OpenAI itself, as in every program that reads the variable.
@@ -165,6 +170,7 @@ def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
         "quiet": _truth,
         "verbose": _truth,
         "yes": _truth,
+        "yes_small": _truth,
         "replay_reasoning": _truth,
         "tools": _names,
         "api_key": _secret,
