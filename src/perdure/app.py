@@ -116,6 +116,8 @@ class Agent:
         from perdure.agent.acting import Acting
         from perdure.agent.loop import Limits, Loop
 
+        if session is not None and (not session.strip() or not session.isprintable() or len(session) > 200):
+            raise ConfigError("a session's name has 1 to 200 printable characters")
         client = await self.client()
         registry = self._registry(client)
         conversation = self._conversation(client, registry.specs, session or new_session_name(), task)

@@ -157,6 +157,8 @@ def test_an_endpoint_that_is_down_is_said_in_a_line(tmp_path: Path) -> None:
         ["run", "--workspace", "/nowhere/at/all", "x"],
         ["run", "--store", "postgresql://x/y", "x"],
         ["run", "  "],
+        ["run", "--session", "", "x"],
+        ["run", "--session", "two\nlines", "x"],
         ["run", "--no-such-option", "x"],
         ["no-such-command"],
         [],

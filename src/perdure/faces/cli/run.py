@@ -55,8 +55,8 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
 def run_task(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     task = _task(arguments.task)
-    session = arguments.session or new_session_name()
-    if not arguments.session and not settings.quiet:
+    session = new_session_name() if arguments.session is None else arguments.session
+    if arguments.session is None and not settings.quiet:
         print(f"session {session}", file=sys.stderr)
     lang = language_of(task) if settings.lang == "auto" else settings.lang
     progress = Progress(quiet=settings.quiet, verbose=settings.verbose, lang=lang)
