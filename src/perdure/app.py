@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.agent.conversation import Conversation
     from perdure.chat.calls import ToolCall, ToolSpec
     from perdure.chat.events import Event, RunFinished
+    from perdure.chat.language import Language
     from perdure.models.client import ModelClient
     from perdure.store.journal import Journal
     from perdure.tools.contract import Approver, Tool
@@ -123,7 +124,9 @@ class Agent:
         conversation = self._conversation(client, registry.specs, session or new_session_name(), task)
         loop = Loop(
             model=client,
-            acting=Acting(registry, self._policy(client), self._approve or _nobody),
+            acting=Acting(
+                registry, self._policy(client, conversation.lang), self._approve or _nobody, conversation.lang
+            ),
             conversation=conversation,
             limits=Limits(self.settings.max_steps, self.settings.max_time, self._output_limit(client)),
             emit=on_event or _nothing,
@@ -191,12 +194,12 @@ class Agent:
             raise ConfigError(f"there is no tool {', '.join(unknown)} (there are: {', '.join(by_name)})")
         return Registry([by_name[name] for name in dict.fromkeys(wanted)])
 
-    def _policy(self, client: ModelClient) -> Policy:
+    def _policy(self, client: ModelClient, lang: Language) -> Policy:
         from perdure.tools.policy import Policy
 
         small = getattr(client, "small", False)
         approved = self.settings.yes_small if small else self.settings.yes
-        return Policy(approve_all=approved, interactive=self._approve is not None)
+        return Policy(approve_all=approved, interactive=self._approve is not None, lang=lang)
 
     def _conversation(
         self, client: ModelClient, tools: Sequence[ToolSpec], session: str, task: str

@@ -291,3 +291,16 @@ async def test_between_two_compactions_each_prompt_begins_with_the_one_before(tm
     prompts = [list(request.messages) for request in model.requests]
     breaks = sum(after[: len(before)] != before for before, after in pairwise(prompts))
     assert breaks == len(bench.of("compaction")) > 0
+
+
+async def test_what_was_not_run_is_told_in_the_language_of_the_conversation(tmp_path: Path) -> None:
+    @tool
+    def act(what: str) -> str:
+        """Acts."""
+        return what
+
+    for lang, said in (("en", "--yes"), ("zh", "没有人可以询问")):
+        bench = Bench(tmp_path / lang, [act])
+        model = ScriptedModel([[("act", '{"what": "a"}')], "ok"])
+        await bench.turn(model, policy=Policy(lang=lang))
+        assert said in model.requests[1].messages[-1]["content"]

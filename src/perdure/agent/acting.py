@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from perdure.agent.prompts import CUT_CALL
+from perdure.agent.prompts import CUT_CALL, NOT_APPROVED, NOT_RUN, say
 from perdure.chat.calls import ToolCall
 from perdure.chat.events import Event, ToolFinished, ToolRequested, ToolStarted
+from perdure.chat.language import Language
 from perdure.tools.contract import Approver, Outcome
 from perdure.tools.policy import Policy
 from perdure.tools.registry import Registry
@@ -23,6 +24,7 @@ class Acting:
     registry: Registry
     policy: Policy
     approve: Approver
+    lang: Language = "en"
     _asking: anyio.Lock = field(default_factory=anyio.Lock)
 
     def knows(self, call: ToolCall) -> bool:
@@ -72,16 +74,16 @@ class Acting:
 
     async def _outcome(self, call: ToolCall, cut: bool, emit: Callable[[Event], None]) -> Outcome:
         if cut and not _complete(call):
-            return Outcome(CUT_CALL[0], ok=False)
+            return Outcome(say(CUT_CALL, self.lang), ok=False)
         tool = self.registry.get(call.name)
         if tool is not None:
             decision = self.policy.decide(tool, call)
             if decision.verdict == "ask":
                 async with self._asking:
                     if not await self.approve(call, tool):
-                        return Outcome("not run: the person did not approve this call", ok=False)
+                        return Outcome(say(NOT_APPROVED, self.lang), ok=False)
             elif decision.verdict == "deny":
-                return Outcome(f"not run: {decision.why}", ok=False)
+                return Outcome(say(NOT_RUN, self.lang, why=decision.why), ok=False)
             emit(ToolStarted(id=call.id, name=call.name))
         return await self.registry.call(call)
 

@@ -40,6 +40,8 @@ CUT_CALL: Words = (
     "没有运行：调用在参数写完之前就被输出上限截断了。请写短一些，或拆成几次。",
 )
 
+NOT_APPROVED: Words = ("not run: the person did not approve this call", "没有运行：用户没有批准这次调用")
+NOT_RUN: Words = ("not run: {why}", "没有运行：{why}")
 BROKEN_OFF: Words = ("[broken off here]", "[在此中断]")
 
 # What the person reads about how a run went.

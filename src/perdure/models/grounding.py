@@ -13,14 +13,20 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-#: Arithmetic that could be computed as it stands: two numbers at least, with operators between.
-_ARITHMETIC = re.compile(r"[-(\d.][-\d\s.+*/%^()×÷]*[+\-*/%^×÷][-\d\s.+*/%^()×÷]*[\d)!]")
-#: A path: something with a slash in it, or a name with an ending.
-_PATH = re.compile(
-    r"(?<![\w/.~-])(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*|(?<![\w/.-])[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}(?![\w/])",
-    re.ASCII,
+#: What arithmetic is written with. Found as a run and trimmed in code: one pattern for the whole of
+#: it needs the cube of the time on a ruled line.
+_RUN = re.compile(r"[-\d\s.+*/%^()×÷]+!?")
+_OPERATOR = re.compile(r"[+\-*/%^×÷]")
+#: A path: something with a slash in it, or a name with an ending. In ASCII first, because Chinese
+#: puts no space between a path and the words around it.
+_PATH_PATTERN = (
+    r"(?<![\w/.~-])(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*"
+    r"|(?<![\w/.~-])(?:~|\.{1,2})?/[\w.@+-]+"
+    r"|(?<![\w/.-])[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/])"
 )
-_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
+_PATH, _ANY_PATH = re.compile(_PATH_PATTERN, re.ASCII), re.compile(_PATH_PATTERN)
+_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}$", re.ASCII)
+_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']+)'(?!\w)")
 #: Likeness beyond which two literals are the same one, miscopied.
 ALIKE = 0.6
 
@@ -34,13 +40,26 @@ def grounded(arguments: Mapping[str, Any], request: str, copied: Sequence[str]) 
     }
 
 
+def occurs(value: Any, request: str) -> bool:
+    """The value, as letters, stands in the request."""
+    return str(value).strip().casefold() in request.casefold()
+
+
 def _as_in(request: str, value: str, copied: bool) -> str:
     written = value.strip().rstrip("}").strip()
     quoted = ["".join(found) for found in _QUOTED.findall(request)]
-    for literals, kind in ((_arithmetic(request), _ARITHMETIC), (_paths(request), _PATH)):
+    if copied and not occurs(written, _QUOTED.sub(" ", request)):
+        # A name with a space in it, of which the model copied the last word.
+        if len(whole := [literal for literal in quoted if written in literal]) == 1:
+            return whole[0]
+    paths = _paths(request)
+    for literals, of_that_kind in (
+        (_arithmetic(request), _trimmed(written) == written),
+        (paths, copied or _PATH.fullmatch(written) is not None),
+    ):
         if written in literals or (copied and written in request.split()):
             return written
-        if kind.fullmatch(written) or (copied and kind is _PATH):
+        if of_that_kind:
             if len(literals) == 1:
                 return literals[0]
             if alike := _most_alike(written, literals or (request.split() if copied else ())):
@@ -48,16 +67,38 @@ def _as_in(request: str, value: str, copied: bool) -> str:
     return _most_alike(written, quoted) or written or value
 
 
+def _trimmed(run: str) -> str | None:
+    """The run from its first number or bracket to its last; None where no operator stands between."""
+    begin = re.search(r"[-(\d.]", run)
+    end = max((run.rfind(each) for each in ")!"), default=-1)
+    end = max(end, max((at for at, each in enumerate(run) if each.isdecimal()), default=-1))
+    if begin is None or not _RUN.fullmatch(run) or not _OPERATOR.search(run, begin.start() + 1, max(end, 0)):
+        return None
+    return run[begin.start() : end + 1]
+
+
 def _arithmetic(request: str) -> list[str]:
-    found = (match.group().strip() for match in _ARITHMETIC.finditer(request))
+    found = (_trimmed(match.group()) for match in _RUN.finditer(request))
     return [
-        each for each in found if each.count("(") == each.count(")") and len(re.findall(r"\d+", each)) > 1
+        each
+        for each in found
+        if each and each.count("(") == each.count(")") and len(re.findall(r"\d+", each)) > 1
     ]
 
 
 def _paths(request: str) -> list[str]:
-    found = (match.group().rstrip(".") for match in _PATH.finditer(request))
-    return [each for each in found if each and not re.fullmatch(r"[\d./]+", each)]
+    found = [_whole_path(request, match) for match in _PATH.finditer(request)]
+    if not found:
+        found = [each for each in _ANY_PATH.findall(request) if _ENDING.search(each)]
+    return [
+        each for each in (path.rstrip(".") for path in found) if each and not re.fullmatch(r"[\d./]+", each)
+    ]
+
+
+def _whole_path(request: str, match: re.Match[str]) -> str:
+    """The path that begins there, with a name in another script (`data/用户.csv`)."""
+    longer = _ANY_PATH.match(request, match.start())
+    return longer.group() if longer and _ENDING.search(longer.group()) else match.group()
 
 
 def _most_alike(written: str, literals: Sequence[str]) -> str | None:

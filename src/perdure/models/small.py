@@ -183,7 +183,7 @@ class _Result:
     def short(self) -> bool:
         """One line that a sentence can hold; an error speaks for itself."""
         plain = "\n" not in self.text and len(self.text) <= SHORT_RESULT
-        return plain and not self.text.startswith(("error", "not run", "("))
+        return plain and not self.text.startswith(("error", "not run", "没有运行", "("))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,21 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perdure.chat.calls import ToolCall
+from perdure.errors import Words
 from perdure.tools.contract import Decision, Tool
 
-NOBODY_TO_ASK = (
+NOBODY_TO_ASK: Words = (
     "{name} changes things, so a person must approve it, and there is nobody to ask here. "
-    "They can allow it by running again with --yes, or at a terminal"
+    "They can allow it by running again with --yes, or at a terminal",
+    "{name} 会改变东西，必须由人批准，而这里没有人可以询问。用 --yes 再运行一次，或在终端里运行，就可以批准",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """``approve_all``: the person said so for this run (`--yes`). ``interactive``: somebody can be
-    asked."""
+    asked; ``lang`` is the language of the reasons."""
 
     approve_all: bool = False
     interactive: bool = False
+    lang: str = "en"
 
     def decide(self, tool: Tool, call: ToolCall) -> Decision:
         """What to do with this call. Never raises."""
@@ -31,4 +34,5 @@ class Policy:
             return Decision("allow")
         if self.interactive:
             return Decision("ask")
-        return Decision("deny", NOBODY_TO_ASK.format(name=tool.spec.name))
+        why = NOBODY_TO_ASK[1 if self.lang == "zh" else 0]
+        return Decision("deny", why.format(name=tool.spec.name))
