@@ -12,18 +12,20 @@ if TYPE_CHECKING:
     from perdure.app import Agent as Agent
     from perdure.config import Settings as Settings
     from perdure.errors import PerdureError as PerdureError
+    from perdure.memory.memory import Memory as Memory
     from perdure.tools.registry import tool as tool
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Agent": "perdure.app",
+    "Memory": "perdure.memory.memory",
     "PerdureError": "perdure.errors",
     "Settings": "perdure.config",
     "tool": "perdure.tools.registry",
 }
 
-__all__ = ["Agent", "PerdureError", "Settings", "tool"]
+__all__ = ["Agent", "Memory", "PerdureError", "Settings", "tool"]
 
 
 def __getattr__(name: str) -> object:

@@ -14,6 +14,7 @@ from perdure.chat.calls import ToolCall
 from perdure.chat.messages import Kind
 from perdure.chat.tokens import Usage
 from perdure.errors import ContextOverflow, EndpointUnreachable
+from perdure.memory.budget import Budget
 from perdure.models.client import ModelRequest, Reply
 from perdure.models.scripted import ScriptedModel
 from perdure.tools.contract import Tool
@@ -273,7 +274,7 @@ async def test_a_long_tool_loop_never_exceeds_the_budget_and_every_prompt_is_val
     assert finished.status == "answered"
     assert bench.of("compaction")
     for prompt in prompts:
-        assert sum(map(model.counter.message, prompt)) <= window * 3 // 4
+        assert sum(map(model.counter.message, prompt)) <= Budget.of(window).tokens
         assert not wrong_messages({"messages": prompt})
         assert "read all sixty pages" in [message["content"] for message in prompt]
 

@@ -46,3 +46,16 @@ def turns(draw: st.DrawFn) -> list[Message]:
 
 
 histories = st.lists(turns(), min_size=1, max_size=8).map(lambda every: [m for turn in every for m in turn])
+
+
+def assert_paired(messages: list[Message]) -> None:
+    """Every call is answered at once, by exactly one result for each id, in order."""
+    expected: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert expected, "a result stands without its call"
+            assert message["tool_call_id"] == expected.pop(0)
+        else:
+            assert not expected, "a call stands without its results"
+            expected = [call["id"] for call in message.get("tool_calls") or ()]
+    assert not expected, "a call stands without its results"

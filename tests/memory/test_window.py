@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.counting import CharacterCounter, entries
-from memory.histories import histories, user
+from memory.histories import assert_paired, histories, user
 from perdure.chat.messages import Kind, Message
 from perdure.memory.window import Compaction, Window
 
@@ -20,18 +20,6 @@ def filled(messages: list[Message]) -> Window:
     for entry in entries(*messages):
         window.append(entry)
     return window
-
-
-def assert_paired(messages: list[Message]) -> None:
-    expected: list[str] = []
-    for message in messages:
-        if message["role"] == "tool":
-            assert expected, "a result stands without its call"
-            assert message["tool_call_id"] == expected.pop(0)
-        else:
-            assert not expected, "a call stands without its results"
-            expected = [call["id"] for call in message.get("tool_calls") or ()]
-    assert not expected, "a call stands without its results"
 
 
 @given(histories, st.integers(SMALLEST_ROOM, 9000))

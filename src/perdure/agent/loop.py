@@ -212,8 +212,8 @@ class Loop:
         if compaction := self.conversation.compact():
             self._tell(
                 Compacted(
-                    left=compaction.left,
-                    shortened=tuple(compaction.shortened),
+                    left=compaction.window.left,
+                    shortened=tuple(compaction.window.shortened),
                     tokens_before=compaction.tokens_before,
                     tokens_after=compaction.tokens_after,
                 )

@@ -59,7 +59,7 @@ def shape_of(literal: str) -> Shape:
 def _of_text(text: str, *, names: bool) -> Iterator[tuple[str, Shape]]:
     """``names``: a capitalised word may be a name; outside the person's words too many are none."""
     for found in _SHAPES.finditer(text):
-        literal = found.group().rstrip(".")
+        literal = found.group().rstrip(".,;:!?")
         shape = shape_of(literal)
         if 2 <= len(literal) <= LONGEST and (names or shape != "name"):
             yield literal, shape

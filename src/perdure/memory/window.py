@@ -54,6 +54,16 @@ class Window:
     def messages(self) -> list[Message]:
         return [entry.message for entry in self._entries]
 
+    def whole(self) -> list[Entry]:
+        """The entries as they came, the shortened ones too."""
+        return [self._whole.get(entry.seq, entry) for entry in self._entries]
+
+    def copy(self) -> Window:
+        """A window with the same entries, to try something on."""
+        twin = Window(self.counter, self.low_water)
+        twin.tokens, twin._entries, twin._whole = self.tokens, list(self._entries), dict(self._whole)
+        return twin
+
     def append(self, entry: Entry) -> None:
         self._entries.append(entry)
         self.tokens += entry.tokens

@@ -52,6 +52,7 @@ _PARTS = re.compile(
     r"|[，；。]?\s*(?:然后|接着|并且)|[，；。]\s*再)\s*",
     re.IGNORECASE,
 )
+_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|(?<!\w)'[^']*'(?!\w)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,15 @@ class Chooser:
 
         A request in several parts wants several tools only where every part wants one.
         """
-        parts = [part for part in _PARTS.split(request) if part.strip()]
-        several = [wish for part in parts if (wish := self._wish(part, tools))] if len(parts) > 1 else []
+        parts = [part for part in _parts(request) if part.strip()]
+        several = [wish for part in parts if (wish := self.wish(part, tools))] if len(parts) > 1 else []
         if len(several) == len(parts) > 1:
             return several
-        whole = self._wish(request, tools)
+        whole = self.wish(request, tools)
         return [whole] if whole else []
 
-    def _wish(self, request: str, tools: Sequence[ToolSpec]) -> Wish | None:
+    def wish(self, request: str, tools: Sequence[ToolSpec]) -> Wish | None:
+        """The tool that a request in one part wants."""
         wanted = self.embedder.embed(_telling(request)).T
         best, chosen = max(float((self._of(TALK) @ wanted).max()), UNLIKE), None
         for tool in tools:
@@ -98,6 +100,17 @@ class Chooser:
         if texts not in self._vectors:
             self._vectors[texts] = self.embedder.embed(texts)
         return self._vectors[texts]
+
+
+def _parts(request: str) -> list[str]:
+    """The parts of a request; what stands in quotation marks is one piece."""
+    inside = [range(*match.span()) for match in _QUOTED.finditer(request)]
+    parts, begin = [], 0
+    for match in _PARTS.finditer(request):
+        if not any(match.start() in quoted for quoted in inside):
+            parts.append(request[begin : match.start()])
+            begin = match.end()
+    return [*parts, request[begin:]]
 
 
 def _telling(request: str) -> list[str]:

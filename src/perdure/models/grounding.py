@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from types import MappingProxyType
 from typing import Any
 
 #: What arithmetic is written with. Found as a run and trimmed in code: one pattern for the whole of
@@ -31,11 +32,19 @@ _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']+)'(?
 ALIKE = 0.6
 
 
-def grounded(arguments: Mapping[str, Any], request: str, copied: Sequence[str]) -> dict[str, Any]:
+def grounded(
+    arguments: Mapping[str, Any],
+    request: str,
+    copied: Sequence[str],
+    endings: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> dict[str, Any]:
     """The arguments, with miscopied literals as the request has them. ``copied`` names arguments
-    that the tool's own examples always copy from the request."""
+    that the tool's own examples always copy from the request; ``endings`` are ends of the request
+    that an argument may be."""
     return {
-        name: _as_in(request, value, name in copied) if isinstance(value, str) else value
+        name: _as_in(request, value, name in copied, endings.get(name, ()))
+        if isinstance(value, str)
+        else value
         for name, value in arguments.items()
     }
 
@@ -45,13 +54,13 @@ def occurs(value: Any, request: str) -> bool:
     return str(value).strip().casefold() in request.casefold()
 
 
-def _as_in(request: str, value: str, copied: bool) -> str:
+def _as_in(request: str, value: str, copied: bool, endings: Sequence[str]) -> str:
     written = value.strip().rstrip("}").strip()
     quoted = ["".join(found) for found in _QUOTED.findall(request)]
-    if copied and not occurs(written, _QUOTED.sub(" ", request)):
-        # A name with a space in it, of which the model copied the last word.
-        if len(whole := [literal for literal in quoted if written in literal]) == 1:
-            return whole[0]
+    # A name with a space in it, of which the model copied the last word.
+    whole = [literal for literal in quoted if written in literal]
+    if copied and len(whole) == 1 and not occurs(written, _QUOTED.sub(" ", request)):
+        return whole[0]
     paths = _paths(request)
     for literals, of_that_kind in (
         (_arithmetic(request), _trimmed(written) == written),
@@ -64,7 +73,9 @@ def _as_in(request: str, value: str, copied: bool) -> str:
                 return literals[0]
             if alike := _most_alike(written, literals or (request.split() if copied else ())):
                 return alike
-    return _most_alike(written, quoted) or written or value
+    if occurs(written, request):
+        return written or value
+    return _most_alike(written, [*quoted, *endings]) or written
 
 
 def _trimmed(run: str) -> str | None:
@@ -97,7 +108,7 @@ def _paths(request: str) -> list[str]:
 
 def _whole_path(request: str, match: re.Match[str]) -> str:
     """The path that begins there, with a name in another script (`data/用户.csv`)."""
-    longer = _ANY_PATH.match(request, match.start())
+    longer = _ANY_PATH.match(request[match.start() :])
     return longer.group() if longer and _ENDING.search(longer.group()) else match.group()
 
 

@@ -28,7 +28,8 @@ from perdure.errors import Words
 from perdure.models.choosing import Chooser, Wish
 from perdure.models.client import ModelClient, ModelRequest, Piece, Reply, Text, complete
 from perdure.models.embedder import Embedder
-from perdure.models.grounding import grounded
+from perdure.models.fitting import fits
+from perdure.models.grounding import grounded, occurs
 
 #: Examples shown before the request; more made neither choice nor copying better, only slower.
 SHOTS = 4
@@ -36,6 +37,8 @@ SHOTS = 4
 ARGUMENT_TOKENS, SHORT_RESULT = 160, 200
 #: Characters of a request that the examples are followed by; a longer one is shown by its ends.
 REQUEST_SHOWN = 2_000
+#: Tokens of context taken for a model whose window nobody knows.
+SMALL_WINDOW = 2_048
 
 FILL: Words = (
     "Write the arguments of {tool} for the request, as JSON. Copy names and numbers exactly.",
@@ -61,6 +64,7 @@ RETOLD: Sequence[tuple[Words, Words, Words]] = (
 KNOWN: Words = ("{request}\nThe answer is: {result}", "{request}\n答案是：{result}")
 
 #: A sentence in lines, or one that says the same thing again.
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _RAMBLES = re.compile(r"\n|(\S{4,}).*\1")
 #: Words that only say which tool to use; the tool is chosen when arguments are written.
 _MENTION = re.compile(
@@ -120,14 +124,35 @@ class SmallModelClient:
             yield Text(reply.content)
             yield reply
             return
-        wishes = await anyio.to_thread.run_sync(self._chooser.wishes, asked, request.tools)
-        filled = [await self._filled(request, wish) for wish in wishes]
+        shown = self._shown(asked)
+        wishes = await anyio.to_thread.run_sync(self._chooser.wishes, shown, request.tools)
+        filled = [await self._granted(request, wish) for wish in wishes]
         if calls := tuple(call for call, _ in filled if call):
             usage = sum((usage for _, usage in filled), Usage())
             yield Reply("", calls, finish_reason="tool_calls", usage=usage, model=self.model)
             return
         async for piece in self.inner.stream(self._talk(plain)):
             yield piece
+
+    def _shown(self, asked: str) -> str:
+        """The request, or its ends: as much as fits a quarter of the window beside the examples."""
+        characters = REQUEST_SHOWN
+        room = (self.context_window or SMALL_WINDOW) // 4
+        while self.inner.counter.text(_ends(asked, characters)) > room and characters > 8:
+            characters //= 2
+        return _ends(asked, characters)
+
+    async def _granted(self, request: ModelRequest, wish: Wish) -> tuple[ToolCall | None, Usage]:
+        """The call that a wish comes to, or where its arguments aren't in the request, the second
+        nearest tool's."""
+        call, usage = await self._filled(request, wish)
+        if call is None:
+            others = [tool for tool in request.tools if tool.name != wish.tool.name]
+            instead = await anyio.to_thread.run_sync(self._chooser.wish, wish.request, others)
+            if instead:
+                call, more = await self._filled(request, instead)
+                usage += more
+        return call, usage
 
     async def _filled(self, request: ModelRequest, wish: Wish) -> tuple[ToolCall | None, Usage]:
         """The call that a wish comes to; None where the model writes no valid arguments."""
@@ -147,9 +172,14 @@ class SmallModelClient:
             reply = await complete(self.inner, ask)
             usage += reply.usage
             arguments = None if reply.cut else _read(reply.content, names)
-            if arguments is not None:
-                copied = [name for name in names if _always_copied(wish.tool, name)]
-                return _call(wish.tool, grounded(arguments, wish.request, copied)), usage
+            if arguments is None or not fits(arguments, _narrowed(wish.tool, names)):
+                continue
+            copied = [name for name in names if _always_copied(wish.tool, name)]
+            endings = {name: _endings(wish, name) for name in names}
+            arguments = grounded(arguments, wish.request, copied, endings)
+            # An argument that is always copied and isn't there is one of the examples'.
+            if all(occurs(arguments[name], wish.request) for name in copied):
+                return _call(wish.tool, arguments), usage
         return None, usage
 
     async def _answer(self, request: ModelRequest, asked: str, results: Sequence[_Result]) -> Reply:
@@ -162,14 +192,14 @@ class SmallModelClient:
         result = results[0].text
         ask = replace(
             request,
-            messages=_retelling(asked, result, lang),
+            messages=_retelling(self._shown(asked), result, lang),
             tools=(),
             max_output_tokens=120,
             temperature=0.0,
         )
         reply = await complete(self.inner, ask)
         sentence = reply.content.strip()
-        plain = result in sentence and not reply.cut and not _RAMBLES.search(sentence)
+        plain = _stands_in(sentence, result) and not reply.cut and not _RAMBLES.search(sentence)
         good = plain and _only_numbers_of(sentence, f"{asked} {result}")
         return replace(reply, content=sentence if good else result, finish_reason="stop")
 
@@ -250,7 +280,7 @@ def _few_shot(wish: Wish, names: Sequence[str], shots: int) -> list[Message]:
         arguments = {name: example.arguments[name] for name in names if name in example.arguments}
         messages.append(_message("user", example.request))
         messages.append(_message("assistant", json.dumps(arguments, ensure_ascii=False)))
-    messages.append(_message("user", _ends(_MENTION.sub(" ", wish.request).strip() or wish.request)))
+    messages.append(_message("user", _MENTION.sub(" ", wish.request).strip() or wish.request))
     return messages
 
 
@@ -259,7 +289,7 @@ def _retelling(asked: str, result: str, lang: Language) -> list[Message]:
     for request, value, sentence in RETOLD:
         known = _said(KNOWN, lang).format(request=_said(request, lang), result=_said(value, lang))
         messages += [_message("user", known), _message("assistant", _said(sentence, lang))]
-    return [*messages, _message("user", _said(KNOWN, lang).format(request=_ends(asked), result=result))]
+    return [*messages, _message("user", _said(KNOWN, lang).format(request=asked, result=result))]
 
 
 def _needed(tool: ToolSpec) -> list[str]:
@@ -274,6 +304,7 @@ def _narrowed(tool: ToolSpec, names: Sequence[str]) -> dict[str, Any]:
         "properties": properties,
         "required": list(names),
         "additionalProperties": False,
+        **({"$defs": tool.parameters["$defs"]} if "$defs" in tool.parameters else {}),
     }
 
 
@@ -294,19 +325,37 @@ def _always_copied(tool: ToolSpec, name: str) -> bool:
     return bool(shown) and all(value and value in request for request, value in shown)
 
 
+def _endings(wish: Wish, name: str) -> list[str]:
+    """The rest of a request that begins as an example does whose argument is its end: what stands
+    after "Run the command"."""
+    begun = {
+        example.request.removesuffix(value)
+        for example in wish.tool.examples
+        if (value := str(example.arguments.get(name, ""))) and example.request.endswith(value)
+    }
+    return [wish.request[len(each) :] for each in begun if each and wish.request.startswith(each)]
+
+
 def _call(tool: ToolSpec, arguments: Mapping[str, Any]) -> ToolCall:
     return ToolCall(f"call_{secrets.token_hex(6)}", tool.name, json.dumps(arguments, ensure_ascii=False))
 
 
+def _stands_in(sentence: str, result: str) -> bool:
+    """The sentence has the result as a word of its own: 5 doesn't stand in "-5" or "1.5"."""
+    before = r"(?<![\w.,/^*+-])" if re.match(r"\d", result) else ""
+    after = r"(?![.,]?\d|[/^%])" if re.search(r"\d$", result) else ""
+    return re.search(f"{before}{re.escape(result)}{after}", sentence, re.ASCII) is not None
+
+
 def _only_numbers_of(sentence: str, known: str) -> bool:
     """The sentence brings in no number of its own."""
-    return set(re.findall(r"\d+(?:\.\d+)?", sentence)) <= set(re.findall(r"\d+(?:\.\d+)?", known))
+    return set(_NUMBER.findall(sentence)) <= set(_NUMBER.findall(known))
 
 
-def _ends(request: str) -> str:
-    if len(request) <= REQUEST_SHOWN:
+def _ends(request: str, characters: int) -> str:
+    if len(request) <= characters:
         return request
-    return f"{request[: REQUEST_SHOWN // 2]} [...] {request[-REQUEST_SHOWN // 2 :]}"
+    return f"{request[: characters // 2]} [...] {request[-characters // 2 :]}"
 
 
 def _message(role: str, content: str) -> Message:
