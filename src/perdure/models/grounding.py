@@ -40,7 +40,7 @@ def grounded(
 ) -> dict[str, Any]:
     """The arguments, with miscopied literals as the request has them. ``copied`` names arguments
     that the tool's own examples always copy from the request; ``endings`` are ends of the request
-    that an argument may be."""
+    that an argument may be, if it begins with the same word."""
     return {
         name: _as_in(request, value, name in copied, endings.get(name, ()))
         if isinstance(value, str)
@@ -57,10 +57,10 @@ def occurs(value: Any, request: str) -> bool:
 def _as_in(request: str, value: str, copied: bool, endings: Sequence[str]) -> str:
     written = value.strip().rstrip("}").strip()
     quoted = ["".join(found) for found in _QUOTED.findall(request)]
-    # A name with a space in it, of which the model copied the last word.
-    whole = [literal for literal in quoted if written in literal]
-    if copied and len(whole) == 1 and not occurs(written, _QUOTED.sub(" ", request)):
-        return whole[0]
+    # A name with a space in it is found by its quotation marks.
+    whole = _most_alike(written, quoted) if copied else None
+    if whole and not occurs(written, _QUOTED.sub(" ", request)):
+        return whole
     paths = _paths(request)
     for literals, of_that_kind in (
         (_arithmetic(request), _trimmed(written) == written),
@@ -75,7 +75,8 @@ def _as_in(request: str, value: str, copied: bool, endings: Sequence[str]) -> st
                 return alike
     if occurs(written, request):
         return written or value
-    return _most_alike(written, [*quoted, *endings]) or written
+    begun = [ending for ending in endings if ending.split()[:1] == written.split()[:1]]
+    return _most_alike(written, [*quoted, *begun]) or written
 
 
 def _trimmed(run: str) -> str | None:

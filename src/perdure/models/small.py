@@ -63,8 +63,8 @@ RETOLD: Sequence[tuple[Words, Words, Words]] = (
 )
 KNOWN: Words = ("{request}\nThe answer is: {result}", "{request}\n答案是：{result}")
 
-#: A sentence in lines, or one that says the same thing again.
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+#: A sentence in lines, or one that says the same thing again.
 _RAMBLES = re.compile(r"\n|(\S{4,}).*\1")
 #: Words that only say which tool to use; the tool is chosen when arguments are written.
 _MENTION = re.compile(
