@@ -56,6 +56,9 @@ def occurs(value: Any, request: str) -> bool:
 
 def _as_in(request: str, value: str, copied: bool, endings: Sequence[str]) -> str:
     written = value.strip().rstrip("}").strip()
+    if copied and request.rstrip().endswith(written):
+        # The mark that ends the request is no part of its last word.
+        written = written.rstrip("?!。？！") or written
     quoted = ["".join(found) for found in _QUOTED.findall(request)]
     # A name with a space in it is found by its quotation marks.
     whole = _most_alike(written, quoted) if copied else None
@@ -66,17 +69,21 @@ def _as_in(request: str, value: str, copied: bool, endings: Sequence[str]) -> st
         (_arithmetic(request), _trimmed(written) == written),
         (paths, copied or _PATH.fullmatch(written) is not None),
     ):
-        if written in literals or (copied and written in request.split()):
+        if written in literals or (copied and written in _words(request)):
             return written
         if of_that_kind:
             if len(literals) == 1:
                 return literals[0]
-            if alike := _most_alike(written, literals or (request.split() if copied else ())):
+            if alike := _most_alike(written, literals or (_words(request) if copied else ())):
                 return alike
     if occurs(written, request):
         return written or value
     begun = [ending for ending in endings if ending.split()[:1] == written.split()[:1]]
     return _most_alike(written, [*quoted, *begun]) or written
+
+
+def _words(request: str) -> list[str]:
+    return [word.rstrip("?!。？！,;，；") for word in request.split()]
 
 
 def _trimmed(run: str) -> str | None:
