@@ -235,3 +235,8 @@ def test_cached_tokens_are_known_under_each_name() -> None:
     assert (
         read_usage({"prompt_tokens": None, "completion_tokens": -1, "prompt_tokens_details": None}).total == 0
     )
+
+
+def test_anthropics_form_counts_the_cache_apart() -> None:
+    usage = read_usage({"input_tokens": 5, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 10})
+    assert (usage.prompt, usage.cached) == (105, 90)

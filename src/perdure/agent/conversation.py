@@ -47,6 +47,11 @@ class Conversation:
         """Tokens of the next prompt, tools and system prompt included."""
         return self._memory.tokens
 
+    @property
+    def counts_exactly(self) -> bool:
+        """The counter is that of the model's own tokenizer, not an estimate."""
+        return "estimate" not in self._counter.name
+
     def add(self, kind: Kind, message: Message) -> Entry:
         """Journal a message, durably, and take it into memory."""
         return self.add_all([(kind, message)])[0]

@@ -24,6 +24,7 @@ from perdure.agent.prompts import (
     EMPTY,
     EMPTY_REPLIES,
     INTERRUPTED,
+    PROMPT_CUT,
     REPEATED,
     RETRYING,
     STEP_LIMIT,
@@ -34,6 +35,7 @@ from perdure.agent.prompts import (
     say,
 )
 from perdure.agent.repeats import Repeats
+from perdure.agent.truncation import cut_to
 from perdure.chat.calls import ToolCall
 from perdure.chat.events import (
     Compacted,
@@ -112,6 +114,7 @@ class Loop:
         self._mistakes = 0
         self._repeats = Repeats()
         self._partial = ""
+        self._cut = False
 
     async def run(self, task: str) -> RunFinished:
         """The person's request to an answer, or to the reason why there is none.
@@ -173,16 +176,33 @@ class Loop:
         return Think()
 
     async def _reply(self) -> Reply:
-        """The model's reply to a prompt that fits. An endpoint that says it doesn't teaches the
-        real window; one more compaction, one more try."""
+        """The model's reply to a prompt that fits. An endpoint that says it doesn't, or that shows it
+        by reading only a part, teaches the real window; one more compaction, one more try."""
         self._compact()
         try:
-            return await self._stream()
+            reply = await self._stream()
         except ContextOverflow as overflow:
             window = self.conversation.learn_window(overflow.limit, overflow.requested)
             self._tell(Notice(code="window.learnt", text=say(WINDOW_LEARNT, self._lang, window=window)))
-            self._compact()
-            return await self._stream()
+        else:
+            if not self._was_cut(reply):
+                return reply
+        self._compact()
+        return await self._stream()
+
+    def _was_cut(self, reply: Reply) -> bool:
+        """The endpoint read only a part of the prompt, without saying so: told and learnt, once."""
+        counted, reported = self.conversation.tokens, reply.usage.prompt
+        exact = self.conversation.counts_exactly
+        window = cut_to(counted, reported, exact=exact) if reply.of_whole_prompt and not self._cut else None
+        if window is None:
+            return False
+        self._cut = True
+        self.conversation.learn_window(window, None)
+        told = say(PROMPT_CUT, self._lang, reported=reported, counted=counted, window=window)
+        self._tell(Notice(code="prompt.cut", text=told))
+        self._tell(TextDelta(text="", restart=True))
+        return True
 
     async def _stream(self) -> Reply:
         self._partial = ""

@@ -51,6 +51,12 @@ WINDOW_LEARNT: Words = (
     "The endpoint's window is smaller than was thought; {window} tokens from now on.",
     "端点的窗口比预想的小；从现在起按 {window} 个 token 计算。",
 )
+PROMPT_CUT: Words = (
+    "The endpoint read only {reported} of the {counted} tokens that were sent: its window is smaller than "
+    "was thought. {window} tokens from now on; name the real one with --context-window.",
+    "端点只读取了所发送的 {counted} 个 token 中的 {reported} 个：它的窗口比预想的小。"
+    "从现在起按 {window} 个 token 计算；可用 --context-window 指定真实的窗口。",
+)
 ANSWER_CUT: Words = (
     "The answer was cut by the output limit; a larger --max-output-tokens lets it finish.",
     "回答被输出上限截断；加大 --max-output-tokens 可以让它写完。",

@@ -272,7 +272,11 @@ def read_usage(usage: Mapping[str, Any]) -> Usage:
         or usage.get("prompt_cache_hit_tokens")
         or usage.get("cache_read_input_tokens")
     )
-    prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
+    prompt = usage.get("prompt_tokens")
+    if prompt is None:
+        # Anthropic's form counts what it read from or wrote to the cache apart.
+        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        prompt = sum(_count(usage.get(name)) for name in names)
     completion = usage.get("completion_tokens", usage.get("output_tokens"))
     return Usage(*(_count(value) for value in (prompt, completion, cached)))
 

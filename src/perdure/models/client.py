@@ -63,6 +63,8 @@ class Reply:
     usage: Usage = Usage()
     model: str = ""
     notes: tuple[str, ...] = ()
+    #: The usage is that of the prompt as it was asked for, so the two counts can be compared.
+    of_whole_prompt: bool = True
 
     @property
     def cut(self) -> bool:

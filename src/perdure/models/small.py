@@ -15,6 +15,7 @@ import json
 import re
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,6 +114,11 @@ class SmallModelClient:
             self._on_close()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        async with aclosing(self._pieces(request)) as pieces:
+            async for piece in pieces:
+                yield replace(piece, of_whole_prompt=False) if isinstance(piece, Reply) else piece
+
+    async def _pieces(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         plain = replace(request, messages=as_plain_chat(request.messages), tools=())
         if request.purpose != "think" or not request.tools:
             async for piece in self.inner.stream(plain):
