@@ -65,7 +65,7 @@ def as_small_talk(request: ModelRequest) -> ModelRequest:
         request,
         messages=[system, *conversation],
         max_output_tokens=limit,
-        temperature=0.2,
+        temperature=0.0,
         extra={**request.extra, **penalties},
     )
 
