@@ -42,6 +42,8 @@ async def test_a_program_runs_a_turn_with_its_own_tool(tmp_path: Path) -> None:
     async with agent(tmp_path, model) as running:
         finished = await running.run("What is the weather in Lyon?")
     assert (finished.status, finished.answer) == ("answered", "It is sunny.")
+    assert finished.seq > 5
+    assert finished.time
     assert model.requests[1].messages[-1]["content"] == "sunny in Lyon"
     assert [spec.name for spec in model.requests[0].tools] == [
         "calculator",
@@ -54,6 +56,16 @@ async def test_a_program_runs_a_turn_with_its_own_tool(tmp_path: Path) -> None:
 
 def test_a_program_without_an_event_loop_runs_one_too(tmp_path: Path) -> None:
     assert agent(tmp_path, ScriptedModel(["hello"])).run_sync("hi").answer == "hello"
+
+
+def test_a_program_may_run_again_after_the_agent_was_closed(tmp_path: Path) -> None:
+    twice = agent(tmp_path, ScriptedModel(["first", "second"]))
+    assert [twice.run_sync("hi", session="s").answer for _ in range(2)] == ["first", "second"]
+
+
+def test_a_setting_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match="no setting nonsense"):
+        Agent(nonsense="a")
 
 
 async def test_events_stream_and_leaving_the_block_interrupts_in_order(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from perdure.config import Settings, load
-from perdure.errors import ConfigError, PerdureError
+from perdure.errors import ConfigError, EndpointError, PerdureError
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream
@@ -69,8 +69,8 @@ class Agent:
             self.settings = replace(settings, **flags)
         self._own_tools = tuple(tools)
         self._approve = approve
-        self._client = client
-        self._journal = journal
+        self._given = (client, journal)
+        self._client, self._journal = self._given
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -85,8 +85,10 @@ class Agent:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the embedded model, close connections and the journal."""
+        """Stop the embedded model, close connections and the journal. A later run opens them anew."""
         await self._exit.aclose()
+        self._exit = AsyncExitStack()
+        self._client, self._journal = self._given
 
     @property
     def journal(self) -> Journal:
@@ -281,6 +283,11 @@ async def open_model(settings: Settings) -> ModelClient:
     )
     try:
         listed = {str(each.get("id")): each for each in await asking.listed()}
+    except EndpointError as error:
+        if settings.model is None:
+            raise ConfigError(f"no model is named, and none could be asked for: {error.say('en')}") from error
+        # The turn itself will meet the same, with the request journaled and its retries.
+        listed = {}
     finally:
         await asking.aclose()
     model = settings.model or _only(listed, settings.base_url)

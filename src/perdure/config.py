@@ -54,7 +54,6 @@ class Settings:
     yes_small: bool = False
     max_steps: int = 50
     max_time: float | None = None
-    tool_timeout: float = 120.0
     connect_timeout: float = 10.0
     idle_timeout: float = 120.0
     replay_reasoning: bool = False
@@ -64,7 +63,7 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1, not {value}")
-        for name in ("max_time", "tool_timeout", "connect_timeout", "idle_timeout"):
+        for name in ("max_time", "connect_timeout", "idle_timeout"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(f"{name} must be a positive number of seconds, not {value}")
@@ -100,6 +99,8 @@ def load(
         chosen |= _from_file(config_folder / "perdure.toml")
     chosen |= _from_workspace(workspace / "perdure.toml")
     chosen |= _from_environment(environment)
+    if unknown := flags.keys() - {each.name for each in fields(Settings)}:
+        raise ConfigError(f"there is no setting {', '.join(sorted(unknown))}")
     chosen |= {name: value for name, value in flags.items() if value is not None}
     if flags.get("yes"):
         # Said for this very run, knowing which model it is.
@@ -164,7 +165,6 @@ def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
         "max_output_tokens": _whole,
         "max_steps": _whole,
         "max_time": _seconds,
-        "tool_timeout": _seconds,
         "connect_timeout": _seconds,
         "idle_timeout": _seconds,
         "quiet": _truth,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,10 @@ def test_the_window_and_the_model_are_told() -> None:
     assert made.counter.name.startswith("llama.cpp")
     assert 0 < made.counter.tools(TOOLS) < 300
     assert made.counter.tools(()) == 0
+
+
+@pytest.mark.parametrize("asked", ['What does "$5 + $7" cost?', "Compute 812 minus 77"])
+def test_no_number_of_an_example_becomes_an_argument(asked: str) -> None:
+    for call in ask(ModelRequest([user(asked)], tools=[calculator.spec])).calls:
+        written = json.loads(call.arguments)["expression"]
+        assert set(re.findall(r"\d+", written)) <= set(re.findall(r"\d+", asked)) | {"2", "3", "10", "100"}

@@ -139,10 +139,12 @@ def test_an_endpoint_that_does_not_answer_is_said_in_a_line_or_two(
 def test_an_endpoint_that_is_down_is_said_in_a_line(tmp_path: Path) -> None:
     with play(Answer("x")) as endpoint:
         pass
-    ran = Command(tmp_path, endpoint.base_url)("run", "hello")
+    command = Command(tmp_path, endpoint.base_url)
+    ran = command("run", "--session", "kept", "remember me")
     assert ran.code == 1
     assert "No answer from" in lines(ran.err)[0]
     assert len(lines(ran.err)) == 1
+    assert "remember me" in command("sessions", "show", "kept").out, "it says that the session is kept"
 
 
 @pytest.mark.parametrize(
@@ -273,6 +275,33 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
         process.stderr.close()
         process.wait(20)
     assert "Traceback" not in said
+
+
+def test_output_that_cannot_be_written_is_said_in_a_line(tmp_path: Path) -> None:
+    with play(Answer("word")) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        with Path("/dev/full").open("w") as full:
+            process = subprocess.run(
+                [sys.executable, "-m", "perdure.faces.cli.main", "run", "--quiet", "speak"],
+                stdin=subprocess.DEVNULL,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=command.environment,
+                cwd=command.workspace,
+                check=False,
+            )
+    assert process.returncode == 1
+    assert process.stderr == "perdure: the output could not be written: No space left on device\n"
+
+
+def test_two_processes_that_begin_one_session_at_once_both_get_their_answer(tmp_path: Path) -> None:
+    with ScriptedEndpoint(lambda _: Answer("ok", delay=0.3)) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        command("sessions", "list")
+        both = [command.start("run", "--quiet", "--session", "new", word) for word in ("one", "two")]
+        ended = [(process.communicate(timeout=30)[0], process.returncode) for process in both]
+    assert ended == [("ok\n", 0)] * 2
 
 
 def test_the_one_model_of_an_endpoint_needs_no_name_and_several_are_listed(tmp_path: Path) -> None:

@@ -75,6 +75,21 @@ def test_a_tool_that_acts_asks_and_only_a_yes_approves(
     assert ("did not approve" in endpoint.requests[1].messages[-1]["content"]) is not made
 
 
+def test_nothing_is_written_over_a_question(tmp_path: Path, terminals: list[Terminal]) -> None:
+    calls = [("a", "bash", {"command": "touch made"}), ("b", "calculator", {"expression": "6*7"})]
+    with ScriptedEndpoint([Answer(calls=calls), Answer("all done")]) as endpoint:
+        terminal = Terminal(Command(tmp_path, endpoint.base_url), "run", "do two things")
+        terminals.append(terminal)
+        terminal.sees("[n] no: ")
+        time.sleep(0.5)
+        terminal.types("y\n")
+        terminal.sees("y\r\n")
+        between = ESCAPES.sub("", str(terminal.process.before))
+        _, rest = terminal.ended()
+    assert between.strip() == "", "the result of the other call waits"
+    assert "→ 42" in rest
+
+
 def test_always_is_asked_once(tmp_path: Path, terminals: list[Terminal]) -> None:
     calls = [("a", "bash", {"command": "touch one"}), ("b", "bash", {"command": "touch two"})]
     with ScriptedEndpoint([Answer(calls=calls), MAKE, Answer("all done")]) as endpoint:

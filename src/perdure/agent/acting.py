@@ -35,7 +35,7 @@ class Acting:
         calls: Sequence[ToolCall],
         *,
         cut: bool,
-        emit: Callable[[Event], None],
+        emit: Callable[[Event], object],
         keep: Callable[[ToolCall, Outcome], None],
     ) -> list[Outcome]:
         """Run the calls side by side. ``keep`` gets each outcome in call order, as soon as those
@@ -72,7 +72,7 @@ class Acting:
             raise several.exceptions[0] from None
         return [outcomes[index] for index in range(len(calls))]
 
-    async def _outcome(self, call: ToolCall, cut: bool, emit: Callable[[Event], None]) -> Outcome:
+    async def _outcome(self, call: ToolCall, cut: bool, emit: Callable[[Event], object]) -> Outcome:
         if cut and not _complete(call):
             return Outcome(say(CUT_CALL, self.lang), ok=False)
         tool = self.registry.get(call.name)

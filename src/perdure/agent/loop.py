@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import anyio
 
@@ -85,6 +86,7 @@ class Finish:
 
 
 Next = Think | Act | Finish
+Told = TypeVar("Told", bound=Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +289,15 @@ class Loop:
             steps=self.steps,
             seconds=round(time.monotonic() - began, 3),
         )
-        self._tell(finished)
-        return finished
+        return self._tell(finished)
 
     @property
     def _lang(self) -> Language:
         return self.conversation.lang
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: Told) -> Told:
         self._events += 1
-        self.emit(replace(event, seq=self._events, time=datetime.now(UTC).isoformat(timespec="milliseconds")))
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        told = replace(event, seq=self._events, time=now)
+        self.emit(told)
+        return told

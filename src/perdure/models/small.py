@@ -184,7 +184,9 @@ class SmallModelClient:
             endings = {name: _endings(wish, name) for name in names}
             arguments = grounded(arguments, wish.request, copied, endings)
             # An argument that is always copied and isn't there is one of the examples'.
-            if all(occurs(arguments[name], wish.request) for name in copied):
+            if all(occurs(arguments[name], wish.request) for name in copied) and not _strange_numbers(
+                arguments, wish.request
+            ):
                 return _call(wish.tool, arguments), usage
         return None, usage
 
@@ -254,7 +256,7 @@ def this_turn(messages: Sequence[Message]) -> tuple[str, list[_Result]]:
         for call in message.get("tool_calls") or ()
     }
     results = [
-        _Result(names.get(message["tool_call_id"], "tool"), text_of(message).strip())
+        _Result(names.get(message["tool_call_id"], "tool"), text_of(message).strip("\n"))
         for message in messages[at + 1 :]
         if message["role"] == "tool"
     ]
@@ -356,6 +358,14 @@ def _stands_in(sentence: str, result: str) -> bool:
 def _only_numbers_of(sentence: str, known: str) -> bool:
     """The sentence brings in no number of its own."""
     return set(_NUMBER.findall(sentence)) <= set(_NUMBER.findall(known))
+
+
+def _strange_numbers(arguments: Mapping[str, Any], request: str) -> bool:
+    """A number that the request doesn't hold: one of the examples', not the person's. The few that
+    words stand for ("squared", "percent") are nobody's; a request without digits can't tell."""
+    asked = set(_NUMBER.findall(request))
+    written = set(_NUMBER.findall(" ".join(map(str, arguments.values()))))
+    return bool(asked) and bool(written - asked - {"0", "1", "2", "3", "10", "100"})
 
 
 def _ends(request: str, characters: int) -> str:

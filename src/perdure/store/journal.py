@@ -44,7 +44,8 @@ class Journal(Protocol):
     `perdure.errors.StoreError`; those that name a session raise `SessionUnknown` where it isn't."""
 
     def create(self, session: str, settings: Mapping[str, Any]) -> None:
-        """Begin a session. ``settings`` are kept as its first event, `session.created`."""
+        """Begin a session. ``settings`` are kept as its first event, `session.created`; where it exists
+        already (another process was faster), nothing changes."""
         ...
 
     def exists(self, session: str) -> bool: ...

@@ -39,8 +39,11 @@ class SqliteJournal:
 
     def create(self, session: str, settings: Mapping[str, Any]) -> None:
         with self._transaction() as cursor:
-            cursor.execute("INSERT INTO session (name, created) VALUES (?, ?)", (session, _now()))
-            self._write_event(cursor, cursor.lastrowid or 0, "session.created", settings)
+            new = cursor.execute(
+                "INSERT INTO session (name, created) VALUES (?, ?) ON CONFLICT DO NOTHING", (session, _now())
+            )
+            if new.rowcount:
+                self._write_event(cursor, cursor.lastrowid or 0, "session.created", settings)
 
     def exists(self, session: str) -> bool:
         with self._errors():

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 import anyio
 import anyio.from_thread
@@ -68,6 +68,8 @@ def tool(
         from perdure.tools.schema import described, parameters_of, validated
 
         chosen = str(name or getattr(function, "__name__", ""))
+        if effect not in get_args(Effect):
+            raise ValueError(f"a tool's effect must be one of {', '.join(get_args(Effect))}, not {effect!r}")
         if not NAME.fullmatch(chosen):
             raise ValueError(f"a tool's name must match {NAME.pattern}, not {chosen!r}")
         shown = tuple(each if isinstance(each, Example) else Example(*each) for each in examples)

@@ -45,13 +45,15 @@ def run(argv: Sequence[str]) -> int:
 
         print(printable(f"perdure: {error.say(language_of_person(arguments.lang))}"), file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            print(f"perdure: the output could not be written: {error.strerror}", file=sys.stderr)
         from perdure.faces.cli.terminal import discard_output
 
         discard_output()
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -38,6 +38,10 @@ LEFT: Words = (
     "{count} entries left the window; {before} tokens are now {after}; all are kept in the session",
     "{count} 条记录移出窗口；{before} 个 token 降到 {after}；全部仍保存在会话中",
 )
+SHORTENED: Words = (
+    "long entries were shortened; {before} tokens are now {after}; the whole is kept in the session",
+    "较长的记录已缩短；{before} 个 token 降到 {after}；全文仍保存在会话中",
+)
 
 
 class Progress:
@@ -53,6 +57,8 @@ class Progress:
         self._status: Status | None = None
         self._line_open = False
         self._told = ""
+        #: Lines that wait while the person is asked something.
+        self._held: list[tuple[str, str]] | None = None
 
     def show(self, event: Event) -> None:
         match event:
@@ -73,7 +79,8 @@ class Progress:
                 self._say(f"  {'→' if event.ok else '✗'} {output} ({event.seconds:.2f} s)", "dim")
             case Compacted():
                 facts = {"count": len(event.left), "before": event.tokens_before, "after": event.tokens_after}
-                self._say(f"~ {self._words(LEFT).format(**facts)}", "dim")
+                words = LEFT if event.left else SHORTENED
+                self._say(f"~ {self._words(words).format(**facts)}", "dim")
             case Notice():
                 self._say(f"! {event.text}", "yellow")
             case ErrorRaised():
@@ -86,7 +93,13 @@ class Progress:
         """Nothing moves on the screen while the person is asked something."""
         self._rest()
         self._end_line()
-        yield
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for text, style in held:
+                self._say(text, style)
 
     def _finished(self, event: RunFinished) -> None:
         self._rest()
@@ -113,6 +126,9 @@ class Progress:
 
     def _say(self, text: str, style: str, *, always: bool = False) -> None:
         if self.quiet and not always:
+            return
+        if self._held is not None:
+            self._held.append((text, style))
             return
         self._end_line()
         self._told = text
