@@ -362,8 +362,9 @@ def _only_numbers_of(sentence: str, known: str) -> bool:
 
 def _strange_numbers(arguments: Mapping[str, Any], request: str) -> bool:
     """A number that the request doesn't hold: one of the examples', not the person's. The few that
-    words stand for ("squared", "percent") are nobody's; a request without digits can't tell."""
-    asked = set(_NUMBER.findall(request))
+    words stand for ("squared", "percent") are nobody's; a request without digits, or with a percent
+    sign, can't tell."""
+    asked = set() if "%" in request else set(_NUMBER.findall(request))
     written = set(_NUMBER.findall(" ".join(map(str, arguments.values()))))
     return bool(asked) and bool(written - asked - {"0", "1", "2", "3", "10", "100"})
 

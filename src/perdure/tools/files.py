@@ -24,6 +24,7 @@ READ_EXAMPLES = (
     Example("What does the file docs/guide.md say?", {"path": "docs/guide.md"}),
     Example("Open the file tests/conftest.py", {"path": "tests/conftest.py"}),
     Example("Print config/settings.json", {"path": "config/settings.json"}),
+    Example("Show me /var/log/syslog", {"path": "/var/log/syslog"}),
     Example("Summarise LICENSE", {"path": "LICENSE"}),
     Example("读取文件 data/users.csv", {"path": "data/users.csv"}),
     Example("请读一下 日记.txt", {"path": "日记.txt"}),
