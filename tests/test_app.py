@@ -114,6 +114,16 @@ async def test_a_general_yes_does_not_cover_a_small_model(
     assert (playing.requests[1].messages[-1]["content"] == "did it") is done
 
 
+@pytest.mark.parametrize(("asked", "window"), [(None, 8192), (4096, 4096), (16_384, 8192)])
+async def test_no_window_is_larger_than_the_models_own(
+    tmp_path: Path, asked: int | None, window: int
+) -> None:
+    events: list[Any] = []
+    async with agent(tmp_path, ScriptedModel(["ok"], context_window=8192), context_window=asked) as running:
+        await running.run("hi", on_event=events.append)
+    assert events[0].context_window == window
+
+
 async def test_the_language_and_the_system_prompt_stay_those_of_the_first_request(tmp_path: Path) -> None:
     model = ScriptedModel(["好", "ok"])
     async with agent(tmp_path, model) as running:

@@ -216,7 +216,8 @@ class Agent:
             workspace, date = self.settings.workspace, datetime.now(UTC).date()
             system = say(SYSTEM, lang, workspace=workspace, date=date)
             self.journal.create(session, {"system": system, "lang": lang, "workspace": str(workspace)})
-        window = self.settings.context_window or client.context_window or UNKNOWN_WINDOW
+        known = [each for each in (self.settings.context_window, client.context_window) if each]
+        window = min(known, default=UNKNOWN_WINDOW)
         budget = Budget.of(window, self._output_limit(client))
         return Conversation(self.journal, session, client.counter, budget, tools)
 
