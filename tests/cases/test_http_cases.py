@@ -87,6 +87,8 @@ async def test_a_prompt_cut_in_silence_is_noticed_learnt_and_sent_once_more(
         finished = await bench.turn(client, "end with OVER. " + "many words of a long request " * 1800)
         assert finished.answer == "whole"
         assert len(endpoint.requests) == 2
+        assert len(bench.of("usage")) == 2, "the reply that was thrown away is paid for too"
+        assert finished.usage.completion == 4
         (notice,) = [event for event in bench.of("notice") if getattr(event, "code", "") == "prompt.cut"]
         assert str(window) in getattr(notice, "text", "")
         await bench.turn(client, "and now?")

@@ -148,8 +148,6 @@ class Loop:
             return Finish("limit", reason=say(STEP_LIMIT, self._lang, steps=self.steps))
         self.steps += 1
         reply = await self._reply()
-        self.usage += reply.usage
-        self._tell(UsageReported(purpose="think", usage=reply.usage))
         for note in reply.notes:
             self._tell(Notice(code="reply.mended", text=note))
         if reply.calls:
@@ -226,6 +224,9 @@ class Loop:
                             self._tell(TextDelta(text="", restart=True))
                         self._tell(Notice(code="retry", text=say(RETRYING, self._lang, why=why, wait=wait)))
                     case Reply():
+                        # Here, so that a reply that is thrown away is paid for in the sum as well.
+                        self.usage += piece.usage
+                        self._tell(UsageReported(purpose="think", usage=piece.usage))
                         self._partial = ""
                         return piece
         raise AssertionError("a model client ended without a reply")
