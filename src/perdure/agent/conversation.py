@@ -76,8 +76,9 @@ class Conversation:
         return trimmed
 
     def prompt(self) -> list[Message]:
-        """What is sent: the system prompt, the notes on what left, the window."""
-        return self._memory.prompt()
+        """What is sent: the system prompt, the notes on what left, the window. Fits after `compact`,
+        which alone makes it so: nothing leaves that the journal doesn't know of."""
+        return self._memory.messages()
 
     def learn_window(self, limit: int | None, requested: int | None) -> int:
         """The endpoint refused the prompt as too long: from now on its window, in our count.

@@ -166,6 +166,10 @@ class Memory:
         request and the newest messages are more than the budget.
         """
         self.compact()
+        return self.messages()
+
+    def messages(self) -> list[Message]:
+        """The prompt as it stands now, whether it fits or not; changes nothing."""
         return [*self._beginning(), *self._window.messages(), *self.closing()]
 
     def compact(self) -> Trimmed | None:
@@ -185,14 +189,14 @@ class Memory:
         if compaction is None:
             # The window fits beside the largest notes; only these must be written anew.
             compaction = Compaction((), {}, self._window.tokens, self._window.tokens)
-        after = replace_window(self._window, compaction)
+        after = self._window.after(compaction)
         notes, ledger = self._notes_after(compaction, after, shares)
         tokens = self.counter.message(_notes(notes)) if notes else 0
         if self._fixed + tokens + after.tokens + waiting > self.budget.tokens:
             # Notes are worth less than the request: without them it may still fit.
             notes, tokens = "", 0
             compaction = self._window.plan(max(room, 0)) or compaction
-            after = replace_window(self._window, compaction)
+            after = self._window.after(compaction)
         total = self._fixed + tokens + after.tokens
         if total + waiting > self.budget.tokens:
             raise PromptOverflow(needed=total + waiting, budget=self.budget.tokens)
@@ -234,13 +238,6 @@ class Memory:
             if request.answer is not None:
                 return
             self._requests[asked] = replace(request, answer=seq)
-
-
-def replace_window(window: Window, compaction: Compaction) -> Window:
-    """The window as it would be after a compaction."""
-    after = window.copy()
-    after.apply(compaction)
-    return after
 
 
 def _shown(message: Message) -> str:

@@ -58,10 +58,11 @@ class Window:
         """The entries as they came, the shortened ones too."""
         return [self._whole.get(entry.seq, entry) for entry in self._entries]
 
-    def copy(self) -> Window:
-        """A window with the same entries, to try something on."""
+    def after(self, compaction: Compaction) -> Window:
+        """The window as it would be after a compaction; this one stays as it is."""
         twin = Window(self.counter, self.low_water)
         twin.tokens, twin._entries, twin._whole = self.tokens, list(self._entries), dict(self._whole)
+        twin.apply(compaction)
         return twin
 
     def append(self, entry: Entry) -> None:
