@@ -207,8 +207,8 @@ class Agent:
         self, client: ModelClient, tools: Sequence[ToolSpec], session: str, task: str
     ) -> Conversation:
         from perdure.agent.conversation import Conversation
-        from perdure.agent.prompts import SYSTEM, say
-        from perdure.chat.language import language_of
+        from perdure.agent.prompts import SYSTEM
+        from perdure.chat.language import language_of, say
         from perdure.memory.budget import Budget
 
         if not self.journal.exists(session):

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from perdure.agent.prompts import CUT_CALL, NOT_APPROVED, NOT_RUN, say
+from perdure.agent.prompts import CUT_CALL, NOT_APPROVED, NOT_RUN
 from perdure.chat.calls import ToolCall
 from perdure.chat.events import Event, ToolFinished, ToolRequested, ToolStarted
-from perdure.chat.language import Language
+from perdure.chat.language import Language, say
 from perdure.tools.contract import Approver, Outcome
 from perdure.tools.policy import Policy
 from perdure.tools.registry import Registry

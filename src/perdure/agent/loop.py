@@ -33,7 +33,6 @@ from perdure.agent.prompts import (
     UNKNOWN_TOOLS,
     WENT_IN_CIRCLES,
     WINDOW_LEARNT,
-    say,
 )
 from perdure.agent.repeats import Repeats
 from perdure.agent.truncation import cut_to
@@ -50,7 +49,7 @@ from perdure.chat.events import (
     TextDelta,
     UsageReported,
 )
-from perdure.chat.language import Language
+from perdure.chat.language import Language, say
 from perdure.chat.messages import Kind
 from perdure.chat.tokens import Usage
 from perdure.errors import ContextOverflow, PerdureError, Words

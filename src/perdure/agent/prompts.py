@@ -6,7 +6,6 @@ session, word for word, so that every prompt of the session begins with the same
 
 from __future__ import annotations
 
-from perdure.chat.language import Language
 from perdure.errors import Words
 
 SYSTEM: Words = (
@@ -86,8 +85,3 @@ UNKNOWN_TOOLS: Words = (
     "the model called only tools that don't exist, {times} times",
     "模型连续 {times} 次只调用不存在的工具",
 )
-
-
-def say(words: Words, lang: Language, **facts: object) -> str:
-    """The words in one language, with the facts filled in."""
-    return words[1 if lang == "zh" else 0].format(**facts)

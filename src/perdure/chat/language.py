@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from perdure.errors import Words
+
 Language = Literal["en", "zh"]
 
 _HAN = re.compile(r"[\u3400-\u9fff\U00020000-\U0003134f]")
@@ -20,3 +22,9 @@ def language_of(text: str) -> Language:
     if not chinese or len(_KANA_OR_HANGUL.findall(text)) * 4 > chinese:
         return "en"
     return "zh" if chinese / 2 >= len(_WORD.findall(text)) / 2 else "en"
+
+
+def say(words: Words, lang: Language, **facts: object) -> str:
+    """The words in one language, with the facts filled in."""
+    chosen = words[1 if lang == "zh" else 0]
+    return chosen.format(**facts) if facts else chosen

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from perdure.chat.language import Language
+from perdure.chat.language import Language, say
 from perdure.errors import Words
 
 HEADING: Words = (
@@ -78,9 +78,9 @@ def requests_within(
 
 def written(*, left: Sequence[int], requests: str, values: Sequence[str], lang: Language) -> str:
     """The notes as they stand in the prompt. ``left``: numbers of the entries that left, in order."""
-    receipt = _say(RECEIPT, lang, left=_ranges(left)) if left else ""
-    listed = _say(VALUES, lang, values=", ".join(values)) if values else ""
-    parts = (_say(HEADING, lang), receipt, requests, listed, _say(END, lang))
+    receipt = say(RECEIPT, lang, left=_ranges(left)) if left else ""
+    listed = say(VALUES, lang, values=", ".join(values)) if values else ""
+    parts = (say(HEADING, lang), receipt, requests, listed, say(END, lang))
     return "\n".join(part for part in parts if part)
 
 
@@ -98,9 +98,9 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _fitting(request: Request, kept: int, room: int, count: Callable[[str], int], lang: Language) -> str:
     """The request's line, its text cut until the line fits; nothing where not even a little does."""
-    state = _say(ANSWERED, lang, answer=request.answer) if request.answer else _say(OPEN, lang)
+    state = say(ANSWERED, lang, answer=request.answer) if request.answer else say(OPEN, lang)
     while kept >= 24:
-        line = _say(REQUEST, lang, seq=request.seq, state=state, text=_cut(request.text, kept))
+        line = say(REQUEST, lang, seq=request.seq, state=state, text=_cut(request.text, kept))
         if count(line) <= room:
             return line
         kept = kept * 2 // 3
@@ -113,7 +113,3 @@ def _cut(text: str, kept: int) -> str:
         return flat
     tail = kept // 3
     return f"{flat[: kept - tail]} [...] {flat[len(flat) - tail :]}"
-
-
-def _say(words: Words, lang: Language, **facts: object) -> str:
-    return words[1 if lang == "zh" else 0].format(**facts)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perdure.chat.language import language_of
+from perdure.chat.language import language_of, say
 from perdure.chat.tokens import Template, TextCounter, sendable
 from perdure.errors import ConfigError, EmbeddedModelMissing, Words
 from perdure.models.client import ModelRequest
@@ -58,7 +58,7 @@ def as_small_talk(request: ModelRequest) -> ModelRequest:
     itself for ever."""
     conversation = [message for message in request.messages if message["role"] != "system"]
     asked = conversation[-1]["content"] if conversation else ""
-    system = {"role": "system", "content": TALK[1 if language_of(asked) == "zh" else 0]}
+    system = {"role": "system", "content": say(TALK, language_of(asked))}
     limit = min(request.max_output_tokens or TALK_TOKENS, TALK_TOKENS)
     penalties = {"repeat_penalty": 1.15, "repeat_last_n": 256}
     return replace(

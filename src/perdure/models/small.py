@@ -22,7 +22,7 @@ from typing import Any
 import anyio.to_thread
 
 from perdure.chat.calls import ToolCall, ToolSpec
-from perdure.chat.language import Language, language_of
+from perdure.chat.language import Language, language_of, say
 from perdure.chat.messages import Message, text_of
 from perdure.chat.tokens import TokenCounter, Usage
 from perdure.errors import Words
@@ -283,7 +283,7 @@ def as_plain_chat(messages: Sequence[Message]) -> list[Message]:
 def _few_shot(wish: Wish, names: Sequence[str], shots: int) -> list[Message]:
     lang = language_of(wish.request)
     about = wish.tool.description.partition("\n")[0]
-    messages = [_message("system", f"{about} {_said(FILL, lang).format(tool=wish.tool.name)}")]
+    messages = [_message("system", f"{about} {say(FILL, lang, tool=wish.tool.name)}")]
     for example in wish.examples[-shots:]:
         arguments = {name: example.arguments[name] for name in names if name in example.arguments}
         messages.append(_message("user", example.request))
@@ -293,11 +293,11 @@ def _few_shot(wish: Wish, names: Sequence[str], shots: int) -> list[Message]:
 
 
 def _retelling(asked: str, result: str, lang: Language) -> list[Message]:
-    messages = [_message("system", _said(RETELL, lang))]
+    messages = [_message("system", say(RETELL, lang))]
     for request, value, sentence in RETOLD:
-        known = _said(KNOWN, lang).format(request=_said(request, lang), result=_said(value, lang))
-        messages += [_message("user", known), _message("assistant", _said(sentence, lang))]
-    return [*messages, _message("user", _said(KNOWN, lang).format(request=asked, result=result))]
+        known = say(KNOWN, lang, request=say(request, lang), result=say(value, lang))
+        messages += [_message("user", known), _message("assistant", say(sentence, lang))]
+    return [*messages, _message("user", say(KNOWN, lang, request=asked, result=result))]
 
 
 def _needed(tool: ToolSpec) -> list[str]:
@@ -377,7 +377,3 @@ def _ends(request: str, characters: int) -> str:
 
 def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
-
-
-def _said(words: Words, lang: Language) -> str:
-    return words[1 if lang == "zh" else 0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perdure.chat.calls import ToolCall
+from perdure.chat.language import Language, say
 from perdure.errors import Words
 from perdure.tools.contract import Decision, Tool
 
@@ -26,7 +27,7 @@ class Policy:
 
     approve_all: bool = False
     interactive: bool = False
-    lang: str = "en"
+    lang: Language = "en"
 
     def decide(self, tool: Tool, call: ToolCall) -> Decision:
         """What to do with this call. Never raises."""
@@ -34,5 +35,4 @@ class Policy:
             return Decision("allow")
         if self.interactive:
             return Decision("ask")
-        why = NOBODY_TO_ASK[1 if self.lang == "zh" else 0]
-        return Decision("deny", why.format(name=tool.spec.name))
+        return Decision("deny", say(NOBODY_TO_ASK, self.lang, name=tool.spec.name))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from perdure.chat.calls import ToolCall
-from perdure.chat.language import Language
+from perdure.chat.language import Language, say
 from perdure.errors import Words
 from perdure.faces.cli.progress import Progress
 from perdure.faces.cli.terminal import printable
@@ -43,9 +43,10 @@ class AskAtTerminal:
     async def __call__(self, call: ToolCall, tool: Tool) -> bool:
         if call.name in self._always:
             return True
-        question = QUESTION[1 if self.lang == "zh" else 0]
         with self.progress.paused():
-            answer = await _answer(question.format(name=call.name, arguments=printable(call.arguments)))
+            answer = await _answer(
+                say(QUESTION, self.lang, name=call.name, arguments=printable(call.arguments))
+            )
         if answer in {"a", "always"}:
             self._always.add(call.name)
         return answer in {"y", "yes", "a", "always", "是"}

@@ -18,13 +18,12 @@ from perdure.chat.events import (
     Event,
     Notice,
     RunFinished,
-    RunStarted,
     StateChanged,
     TextDelta,
     ToolFinished,
     ToolRequested,
 )
-from perdure.chat.language import language_of
+from perdure.chat.language import Language, say
 from perdure.errors import Words
 from perdure.faces.cli.terminal import one_line, printable
 
@@ -48,7 +47,7 @@ class Progress:
     """Shows events. ``quiet`` shows only what went wrong; ``verbose`` adds whole outputs, thoughts
     and tokens."""
 
-    def __init__(self, *, quiet: bool = False, verbose: bool = False, lang: str = "auto") -> None:
+    def __init__(self, *, quiet: bool = False, verbose: bool = False, lang: Language = "en") -> None:
         self.quiet = quiet
         self.verbose = verbose
         self.streams = sys.stdout.isatty()
@@ -62,8 +61,6 @@ class Progress:
 
     def show(self, event: Event) -> None:
         match event:
-            case RunStarted():
-                self._lang = language_of(event.task) if self._lang == "auto" else self._lang
             case StateChanged(state="THINKING"):
                 self._live(THINKING)
             case StateChanged(state="ACTING"):
@@ -80,7 +77,7 @@ class Progress:
             case Compacted():
                 facts = {"count": len(event.left), "before": event.tokens_before, "after": event.tokens_after}
                 words = LEFT if event.left else SHORTENED
-                self._say(f"~ {self._words(words).format(**facts)}", "dim")
+                self._say(f"~ {say(words, self._lang, **facts)}", "dim")
             case Notice():
                 self._say(f"! {event.text}", "yellow")
             case ErrorRaised():
@@ -143,7 +140,7 @@ class Progress:
     def _live(self, words: Words) -> None:
         if self._console and not self.quiet:
             self._rest()
-            self._status = self._console.status(self._words(words))
+            self._status = self._console.status(say(words, self._lang))
             self._status.start()
 
     def _rest(self) -> None:
@@ -156,9 +153,6 @@ class Progress:
             sys.stdout.write("\n")
             sys.stdout.flush()
             self._line_open = False
-
-    def _words(self, words: Words) -> str:
-        return words[1 if self._lang == "zh" else 0]
 
 
 def _console() -> Console | None:
