@@ -43,6 +43,8 @@ def test_the_openai_variables_are_read_and_a_key_alone_means_openai(folders: tup
     both = loaded(folders, {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://localhost:8000/v1"})
     assert (both.base_url, str(both.api_key)) == ("http://localhost:8000/v1", "sk-1")
     assert loaded(folders, {"OPENAI_API_KEY": "sk-1"}).base_url == "https://api.openai.com/v1"
+    empty = loaded(folders, {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": ""})
+    assert empty.base_url == "https://api.openai.com/v1"
     assert loaded(folders, {"OPENAI_API_KEY": ""}).embedded
 
 

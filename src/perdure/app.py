@@ -44,7 +44,7 @@ class Agent:
     """An agent with its model, tools and journal.
 
     ``settings`` as they stand, or keyword arguments by the names of `Settings` on top of the
-    environment and `perdure.toml`. ``tools`` adds to the built-in ones; ``model`` and ``journal``
+    environment and `perdure.toml`. ``tools`` adds to the built-in ones; ``client`` and ``journal``
     replace what the settings would choose; ``approve`` is asked before a tool acts (without it,
     nothing acts unless ``yes`` is set).
 

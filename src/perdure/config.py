@@ -106,7 +106,7 @@ def load(
         # Said for this very run, knowing which model it is.
         chosen["yes_small"] = True
     chosen["workspace"] = workspace.resolve()
-    if "OPENAI_BASE_URL" not in environment and "base_url" not in chosen and chosen.get("api_key"):
+    if "base_url" not in chosen and chosen.get("api_key"):
         # A key and nothing else means OpenAI itself, as in every program that reads the variable.
         chosen["base_url"] = "https://api.openai.com/v1"
     return replace(Settings(workspace=chosen["workspace"]), **_typed(chosen))

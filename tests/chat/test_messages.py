@@ -5,7 +5,7 @@ from hypothesis import given
 from memory.counting import entries
 from memory.histories import histories
 from perdure.chat.language import language_of
-from perdure.chat.messages import Block, Kind, Message, blocks, call_ids, kind_of, text_of
+from perdure.chat.messages import Kind, Message, blocks, kind_of, text_of
 
 
 @given(histories)
@@ -13,19 +13,9 @@ def test_blocks_hold_every_entry_once_and_a_call_with_all_its_results(messages: 
     every = list(blocks(entries(*messages)))
     assert [entry.message for block in every for entry in block.entries] == messages
     for block in every:
-        assert not block.open_ids
         assert (block.kind is Kind.TOOL_CALL) == (len(block.entries) > 1)
         assert block.tokens == sum(entry.tokens for entry in block.entries)
         assert (block.first, block.last) == (block.entries[0].seq, block.entries[-1].seq)
-
-
-@given(histories)
-def test_a_block_names_the_calls_that_wait(messages: list[Message]) -> None:
-    for block in blocks(entries(*messages)):
-        ids = call_ids(block.entries[0].message)
-        for answered in range(len(block.entries)):
-            waiting = Block(block.entries[: answered + 1]).open_ids
-            assert waiting == frozenset(ids[answered:])
 
 
 def test_blocks_of_nothing_are_none() -> None:

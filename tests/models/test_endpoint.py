@@ -20,7 +20,7 @@ from perdure.errors import (
     StreamCut,
 )
 from perdure.models.client import ModelRequest, Piece, Reply, Retrying, Text
-from perdure.models.endpoint import EndpointClient
+from perdure.models.endpoint import EndpointClient, window_of
 from scripted_endpoint import (
     Answer,
     Plain,
@@ -322,17 +322,14 @@ async def test_cancelling_closes_the_connection_at_once() -> None:
         ({"id": "scripted", "context_length": 200000}, 200000),
         ({"id": "scripted", "loaded_context_length": 4096, "max_context_length": 131072}, 4096),
         ({"id": "scripted"}, None),
-        ({"id": "other", "max_model_len": 32768}, None),
     ],
 )
-async def test_the_window_is_discovered_where_the_endpoint_tells(
-    described: dict[str, Any], window: int | None
-) -> None:
+async def test_the_window_is_what_the_endpoint_tells(described: dict[str, Any], window: int | None) -> None:
     with ScriptedEndpoint([Answer("x")], models=[described]) as endpoint:
         client = Asked(endpoint).client
-        await client.discover()
+        (listed,) = await client.listed()
         await client.aclose()
-    assert client.context_window == window
+    assert window_of(listed) == window
 
 
 async def test_reasoning_goes_back_only_where_it_is_wanted() -> None:

@@ -62,12 +62,6 @@ class Block:
     def kind(self) -> Kind:
         return self.entries[0].kind
 
-    @property
-    def open_ids(self) -> frozenset[str]:
-        """Ids of calls that no result in this block answers yet."""
-        answered = {entry.message.get("tool_call_id") for entry in self.entries[1:]}
-        return frozenset(id for id in call_ids(self.entries[0].message) if id not in answered)
-
 
 def call_ids(message: Message) -> tuple[str, ...]:
     """The ids of the calls an assistant message makes, in order; empty for other messages."""

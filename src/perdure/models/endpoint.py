@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
@@ -125,13 +125,6 @@ class EndpointClient:
             return [dict(each) for each in response.json()["data"]]
         except (KeyError, TypeError, ValueError):
             return []
-
-    async def discover(self) -> None:
-        """Ask once how large the model's window is, where it isn't known; silence is no failure."""
-        if self._context_window is None:
-            with suppress(EndpointError):
-                described = [each for each in await self.listed() if each.get("id") == self._model]
-                self._context_window = next((window_of(each) for each in described), None)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         tries, cuts = 0, 0

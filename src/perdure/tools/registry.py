@@ -211,6 +211,6 @@ def _named(error: BaseException) -> str:
         return "; ".join(_named(each) for each in error.exceptions[:3])
     try:
         said = " ".join(str(error).split())[:500]
-    except Exception:
+    except Exception:  # an error of somebody's tool may not even be able to say what it is
         said = ""
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

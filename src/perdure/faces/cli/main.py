@@ -74,10 +74,6 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-Commands = argparse._SubParsersAction  # argparse has no public name for it
-Parsers = "Commands[argparse.ArgumentParser]"
-
-
 def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _command(
         commands,
