@@ -275,6 +275,32 @@ def system_role(body: dict[str, Any]) -> str | None:
     return "System role not supported" if bad else None
 
 
+def alternating_as_mistral(body: dict[str, Any]) -> str | None:
+    """Mistral's templates: tools may stand between, the others take turns, a user first."""
+    messages = body["messages"]
+    counted = messages[1:] if messages and messages[0]["role"] == "system" else messages
+    counted = [m for m in counted if m["role"] != "tool" and not m.get("tool_calls")]
+    bad = any((m["role"] == "user") != (at % 2 == 0) for at, m in enumerate(counted))
+    return (
+        "After the optional system message, conversation roles must alternate user and assistant roles "
+        "except for tool calls and results."
+        if bad
+        else None
+    )
+
+
+def alternating_as_gemma(body: dict[str, Any]) -> str | None:
+    """Gemma's, Llama 2's and the oldest of Mistral's: every message counts, a system message too."""
+    bad = any((m["role"] == "user") != (at % 2 == 0) for at, m in enumerate(body["messages"]))
+    return "Conversation roles must alternate user/assistant/user/assistant/..." if bad else None
+
+
+def user_first(body: dict[str, Any]) -> str | None:
+    others = [m for m in body["messages"] if m["role"] not in {"system", "developer"}]
+    bad = bool(others) and others[0]["role"] != "user"
+    return "First message must be a user message" if bad else None
+
+
 def _complete(
     handler: BaseHTTPRequestHandler, request: Request, answer: Answer, usage: dict[str, Any]
 ) -> None:

@@ -14,7 +14,8 @@ from perdure.chat.messages import Kind, Message
 from perdure.chat.repair import INTERRUPTED
 from perdure.chat.tokens import counter_for
 from perdure.errors import PromptOverflow
-from perdure.memory.memory import Memory, Trimmed
+from perdure.memory.compactions import Trimmed
+from perdure.memory.memory import Memory
 
 COUNTER = CharacterCounter()
 windows = st.integers(2200, 12_000)
@@ -135,7 +136,7 @@ def test_the_first_request_and_the_newest_ones_stay_with_their_outcome() -> None
         memory.prompt()
     memory.append(user("and now?"))
     notes = memory.prompt()[0]["content"]
-    assert "Request 1 (answered in 2): Rename the module billing to invoices." in notes
+    assert "Request 1 (answered in 2: Renamed.): Rename the module billing to invoices." in notes
     assert notes.count("Request ") > 2
 
 
@@ -157,7 +158,10 @@ def test_a_message_that_begins_with_a_bracket_is_the_persons_and_notices_are_not
     notes, request = memory.prompt()[:2]
     assert request["content"].startswith("[urgent] rename module billing"), "it is still the current one"
     assert "you repeated yourself" not in notes["content"]
-    memory.append(user("and now? " + "blah " * 300))
+    for _ in range(3):
+        memory.extend([user("and now? " + "blah " * 200), assistant("well " * 40)])
+        memory.prompt()
+    assert 1 not in [entry.seq for entry in memory.entries]
     assert "[urgent] rename module billing" in memory.prompt()[0]["content"]
 
 

@@ -22,11 +22,15 @@ def filled(messages: list[Message]) -> Window:
     return window
 
 
+def planned(window: Window, room: int) -> Compaction | None:
+    return window.plan(room, room * 6 // 10)
+
+
 @given(histories, st.integers(SMALLEST_ROOM, 9000))
 def test_a_compacted_window_fits_is_paired_and_holds_the_request(messages: list[Message], room: int) -> None:
     window = filled(messages)
     request = [entry for entry in window.entries if entry.kind is Kind.USER][-1]
-    if compaction := window.plan(room):
+    if compaction := planned(window, room):
         window.apply(compaction)
         assert window.tokens == compaction.tokens_after
     assert window.tokens == sum(COUNTER.message(message) for message in window.messages()) <= room
@@ -39,9 +43,9 @@ def test_a_window_with_room_is_left_alone_and_a_compaction_is_done_once(
     messages: list[Message], room: int
 ) -> None:
     window = filled(messages)
-    if compaction := window.plan(room):
+    if compaction := planned(window, room):
         window.apply(compaction)
-        assert window.plan(room) is None
+        assert planned(window, room) is None
     else:
         assert window.messages() == messages
 
@@ -56,7 +60,7 @@ def test_replaying_recorded_compactions_gives_the_same_window(
     for index, entry in enumerate(every):
         once.append(entry)
         replayed.append(entry)
-        if (index + 1) % part == 0 and (compaction := once.plan(rooms[(index // part) % len(rooms)])):
+        if (index + 1) % part == 0 and (compaction := planned(once, rooms[(index // part) % len(rooms)])):
             once.apply(compaction)
             replayed.apply(_through_json(compaction))
     assert replayed.messages() == once.messages()
@@ -75,7 +79,7 @@ def test_blocks_leave_oldest_first_and_whole_entries_are_unchanged(
 ) -> None:
     window = filled(messages)
     before = {entry.seq: entry.message for entry in window.entries}
-    compaction = window.plan(room)
+    compaction = planned(window, room)
     if compaction is None:
         return
     window.apply(compaction)
@@ -92,7 +96,7 @@ def test_blocks_leave_oldest_first_and_whole_entries_are_unchanged(
 def test_an_entry_shortened_twice_names_what_is_left_out_of_the_whole() -> None:
     window = filled([user("x" * 10_000)])
     for room in (4000, 2000):
-        compaction = window.plan(room)
+        compaction = planned(window, room)
         assert compaction is not None
         window.apply(compaction)
     (message,) = window.messages()
@@ -113,7 +117,7 @@ def test_short_results_stay_whole_where_a_long_one_must_give_way() -> None:
             {"role": "tool", "tool_call_id": "b", "content": "line\n" * 10_000 + "exit=137"},
         ]
     )
-    compaction = window.plan(2000)
+    compaction = planned(window, 2000)
     assert compaction is not None
     window.apply(compaction)
     assert tuple(compaction.shortened) == (4,)
@@ -125,7 +129,7 @@ def test_short_results_stay_whole_where_a_long_one_must_give_way() -> None:
 
 def test_a_request_larger_than_the_room_keeps_its_head_and_tail() -> None:
     window = filled([user("BEGIN " + "y" * 9000 + " END")])
-    compaction = window.plan(1000)
+    compaction = planned(window, 1000)
     assert compaction is not None
     assert compaction.left == ()
     window.apply(compaction)
@@ -144,7 +148,7 @@ def test_long_arguments_of_a_call_are_shortened_inside_their_json() -> None:
             {"role": "tool", "tool_call_id": "w", "content": "done"},
         ]
     )
-    compaction = window.plan(900)
+    compaction = planned(window, 900)
     assert compaction is not None
     window.apply(compaction)
     assert window.tokens <= 900
@@ -155,7 +159,7 @@ def test_long_arguments_of_a_call_are_shortened_inside_their_json() -> None:
 
 def test_unanswered_requests_leave_before_the_newest_one_does() -> None:
     window = filled([user(f"{number} " + "z" * 300) for number in range(20)])
-    compaction = window.plan(1000)
+    compaction = planned(window, 1000)
     assert compaction is not None
     window.apply(compaction)
     assert window.tokens <= 1000

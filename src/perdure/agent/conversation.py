@@ -1,25 +1,34 @@
 """A session while it is open: every message is journaled first, then stands in memory.
 
-What the journal holds is all there is: opening a session reads its records in order, and gives
-the prompt it had, whatever ended the last run.
+What the journal holds is all there is: a session is its records in order, and gives the prompt it
+had, whatever ended the last run. A checkpoint beside them, derived and replaceable, lets a session
+of any length be opened by reading only what stands in its window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from perdure.chat.calls import ToolSpec
 from perdure.chat.language import Language
 from perdure.chat.messages import Entry, Kind, Message
 from perdure.chat.tokens import TokenCounter
 from perdure.memory.budget import Budget
-from perdure.memory.memory import Memory, Trimmed
-from perdure.store.journal import Journal, NewEntry
+from perdure.memory.calibration import Calibration
+from perdure.memory.compactions import Accepted, Summary, Trimmed
+from perdure.memory.gist import SummaryRequest
+from perdure.memory.memory import Memory
+from perdure.store.journal import Journal, NewEntry, Recorded
+
+#: The form of a checkpoint; one of another form is not read, but made anew from the records.
+CHECKPOINT = 1
 
 
 class Conversation:
-    """The one writer of a session's journal. ``tools`` are those whose schemas each prompt carries."""
+    """The one writer of a session's journal. ``tools`` are those whose schemas each prompt carries;
+    ``model`` is whose reports are learnt from; ``summarised``: a model writes the gist, else code does."""
 
     def __init__(
         self,
@@ -28,15 +37,23 @@ class Conversation:
         counter: TokenCounter,
         budget: Budget,
         tools: Sequence[ToolSpec] = (),
+        *,
+        model: str = "",
+        summarised: bool = True,
     ) -> None:
         self.journal = journal
         self.session = session
         self.tools = tuple(tools)
+        self.model = model
         self.lang: Language = "en"
+        #: Summaries that failed since one was taken, and compactions since the last that failed.
+        self.failed_summaries, self.compactions_since_failure = 0, 0
         self._counter = counter
-        self._memory = Memory(counter=counter, tools=tools)
-        self._memory.budget = budget
-        self._read()
+        self._summarised = summarised
+        self._configured = budget
+        self._calibration = Calibration.from_json(journal.learnt(model)) if model else Calibration()
+        self._memory = self._empty()
+        self._open()
 
     @property
     def budget(self) -> Budget:
@@ -46,6 +63,11 @@ class Conversation:
     def tokens(self) -> int:
         """Tokens of the next prompt, tools and system prompt included."""
         return self._memory.tokens
+
+    @property
+    def memory(self) -> Memory:
+        """What stands in the prompt, to be looked at; only this object changes it."""
+        return self._memory
 
     @property
     def counts_exactly(self) -> bool:
@@ -61,24 +83,78 @@ class Conversation:
         counted: list[NewEntry] = [
             (kind, message, self._counter.message(message)) for kind, message in messages
         ]
-        return [self._memory.take(entry) for entry in self.journal.append(self.session, counted)]
+        return [self._take(entry) for entry in self.journal.append(self.session, counted)]
 
-    def compact(self) -> Trimmed | None:
-        """Make the next prompt fit the budget; None where it does already.
+    def compact(self, *, force: bool = False) -> Trimmed | None:
+        """Make the next prompt fit the budget; None where it does already. ``force``: down to the low
+        water mark all the same.
 
         Raises `PromptOverflow` where the system prompt, the tools and the current request alone
         are larger than the budget.
         """
-        trimmed = self._memory.plan()
+        trimmed = self._memory.plan(force=force)
         if trimmed is not None:
             self.journal.record(self.session, "compaction", trimmed.as_json())
             self._memory.apply(trimmed)
+            self.compactions_since_failure += 1
+            self._keep_checkpoint()
         return trimmed
+
+    def summary_request(self, *, room: int | None = None, cached: bool = False) -> SummaryRequest | None:
+        """As `Memory.summary_request`."""
+        return self._memory.summary_request(room=room, cached=cached)
+
+    def accept(
+        self,
+        reply: Message,
+        request: SummaryRequest,
+        *,
+        cut: bool,
+        about: Mapping[str, Any],
+        later: bool = False,
+    ) -> Accepted:
+        """Take a summariser's reply, or say why not, and journal which. ``about``: what the journal keeps
+        beside it (model, usage, seconds); ``later``: the prompt stays as it is until the next compaction."""
+        accepted = self._memory.consider(reply, request, cut=cut, later=later)
+        if accepted.summary:
+            self.journal.record(self.session, "summary", {**accepted.summary.as_json(), **about})
+            self._memory.apply(accepted.summary)
+            self.failed_summaries = 0
+            self._keep_checkpoint()
+        return accepted
+
+    def summary_failed(self, why: str, about: Mapping[str, Any]) -> None:
+        """Journal that no summary came of it; what left stays pending."""
+        self.journal.record(self.session, "summary.failed", {"why": why, **about})
+        self.failed_summaries += 1
+        self.compactions_since_failure = 0
+
+    def undo_compaction(self) -> Sequence[int] | None:
+        """Take the last compaction back, with its summary; the numbers of the entries that stand again,
+        or None where there is none to take back."""
+        standing = {entry.seq for entry in self._memory.entries}
+        if not any(True for _ in self._compactions()):
+            return None
+        self.journal.record(self.session, "compaction.undone", {})
+        self._memory = self._empty()
+        self._fold(self.journal.records(self.session))
+        self._keep_checkpoint()
+        return [entry.seq for entry in self._memory.entries if entry.seq not in standing]
 
     def prompt(self) -> list[Message]:
         """What is sent: the system prompt, the notes on what left, the window. Fits after `compact`,
         which alone makes it so: nothing leaves that the journal doesn't know of."""
         return self._memory.messages()
+
+    def learn_count(self, counted: int, reported: int) -> None:
+        """The endpoint read a whole prompt that we ``counted``, and ``reported`` its own count."""
+        self._calibration = self._calibration.after(counted, reported)
+        scale = self._calibration.scale(exact=self.counts_exactly)
+        if scale != self._memory.scale:
+            self._memory.scale = scale
+            self.journal.record(self.session, "count.learnt", {"scale": scale})
+            if self.model:
+                self.journal.learn(self.model, self._calibration.as_json())
 
     def learn_window(self, limit: int | None, requested: int | None) -> int:
         """The endpoint refused the prompt as too long: from now on its window, in our count.
@@ -88,6 +164,7 @@ class Conversation:
         The new budget is smaller than the refused prompt in any case.
         """
         sent = self.tokens
+        self._memory.scale = max(self._memory.scale, 1.0)
         window = limit or self.budget.window
         if requested and requested > sent:
             window = window * sent // requested
@@ -102,25 +179,119 @@ class Conversation:
         """Answer the calls that no result can answer any more."""
         self.add_all([(Kind.TOOL_RESULT, message) for message in self._memory.closing()])
 
-    def _read(self) -> None:
-        counted_by = ""
-        for record in self.journal.records(self.session):
-            if isinstance(record, Entry):
-                same = counted_by == self._counter.name
-                tokens = record.tokens if same else self._counter.message(record.message)
-                self._memory.take(replace(record, tokens=tokens))
-            elif record.type == "session.created":
+    def _empty(self) -> Memory:
+        memory = Memory(counter=self._counter, tools=self.tools, summarised=self._summarised)
+        memory.budget = self._configured
+        memory.scale = self._calibration.scale(exact=self.counts_exactly)
+        self._counted_by = ""
+        self._read_to, self._gaps = 0, False
+        return memory
+
+    def _open(self) -> None:
+        state, since = self.journal.since_checkpoint(self.session)
+        records = list(since)
+        undone = any(isinstance(each, Recorded) and each.type == "compaction.undone" for each in records)
+        if state is None or state.get("form") != CHECKPOINT or undone:
+            self._fold(self.journal.records(self.session) if state else iter(records))
+        else:
+            self._restore(state)
+            for record in records:
+                self._read(record)
+        if self._counted_by != self._counter.name:
+            self.journal.record(self.session, "session.opened", {"counter": self._counter.name})
+            self._counted_by = self._counter.name
+        self.close_open_calls()
+
+    def _fold(self, records: Iterator[Entry | Recorded]) -> None:
+        """Read all records, but for the compactions that were taken back and what was said of them."""
+        dropped = self._taken_back()
+        for index, record in enumerate(records):
+            if index not in dropped:
+                self._read(record)
+
+    def _taken_back(self) -> set[int]:
+        """Places, among all records, of what an undone compaction left behind."""
+        open_ones: list[list[int]] = []
+        dropped: set[int] = set()
+        for index, record in enumerate(self.journal.records(self.session)):
+            if not isinstance(record, Recorded):
+                continue
+            if record.type == "compaction":
+                open_ones.append([index])
+            elif record.type == "summary" and open_ones:
+                open_ones[-1].append(index)
+            elif record.type == "compaction.undone" and open_ones:
+                dropped.update(open_ones.pop())
+        return dropped
+
+    def _compactions(self) -> Iterator[Recorded]:
+        dropped = self._taken_back()
+        for index, record in enumerate(self.journal.records(self.session)):
+            if isinstance(record, Recorded) and record.type == "compaction" and index not in dropped:
+                yield record
+
+    def _read(self, record: Entry | Recorded) -> None:
+        if isinstance(record, Entry):
+            same = self._counted_by == self._counter.name
+            tokens = record.tokens if same else self._counter.message(record.message)
+            self._take(replace(record, tokens=tokens))
+            return
+        match record.type:
+            case "session.created":
                 self.lang = self._memory.lang = record.body["lang"]
                 self._memory.be_told(record.body["system"])
-            elif record.type == "session.opened":
-                counted_by = record.body["counter"]
-            elif record.type == "compaction":
+            case "session.opened":
+                self._counted_by = record.body["counter"]
+            case "compaction":
                 self._memory.apply(Trimmed.from_json(record.body))
-            elif record.type == "window.learnt" and record.body["window"] < self.budget.window:
+                self.compactions_since_failure += 1
+            case "summary":
+                self._memory.apply(Summary.from_json(record.body))
+                self.failed_summaries = 0
+            case "summary.failed":
+                self.failed_summaries += 1
+                self.compactions_since_failure = 0
+            case "count.learnt":
+                self._memory.scale = record.body["scale"]
+            case "window.learnt" if record.body["window"] < self.budget.window:
                 self._memory.budget = Budget.of(record.body["window"], self.budget.output)
-        if counted_by != self._counter.name:
-            self.journal.record(self.session, "session.opened", {"counter": self._counter.name})
-        self.close_open_calls()
+
+    def _take(self, entry: Entry) -> Entry:
+        # Another process may have written in between; then what is known here is not the whole.
+        self._gaps = self._gaps or entry.seq != self._read_to + 1
+        self._read_to = entry.seq
+        return self._memory.take(entry)
+
+    def _keep_checkpoint(self) -> None:
+        if self._gaps:
+            return
+        learnt = self.budget.window if self.budget.window < self._configured.window else None
+        self.journal.checkpoint(
+            self.session,
+            {
+                "form": CHECKPOINT,
+                "lang": self.lang,
+                "counter": self._counter.name,
+                "window": learnt,
+                "scale": self._memory.scale,
+                "failed": [self.failed_summaries, self.compactions_since_failure],
+                "memory": self._memory.as_json(),
+            },
+        )
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.lang = state["lang"]
+        self._counted_by = state["counter"]
+        self.failed_summaries, self.compactions_since_failure = state["failed"]
+        self._memory.scale = state["scale"]
+        if state["window"] is not None and state["window"] < self.budget.window:
+            self._memory.budget = Budget.of(state["window"], self.budget.output)
+        memory = state["memory"]
+        entries = self.journal.entries(self.session, [seq for seq, _ in memory["standing"]])
+        if self._counted_by != self._counter.name:
+            entries = [replace(each, tokens=self._counter.message(each.message)) for each in entries]
+        self._memory.restore(memory, entries)
+        self._read_to = memory["last"]
 
 
 def result_message(id: str, text: str) -> Message:

@@ -24,7 +24,7 @@ def language_of(text: str) -> Language:
     return "zh" if chinese / 2 >= len(_WORD.findall(text)) / 2 else "en"
 
 
-def say(words: Words, lang: Language, **facts: object) -> str:
+def say(words: Words, lang: Language, /, **facts: object) -> str:
     """The words in one language, with the facts filled in."""
     chosen = words[1 if lang == "zh" else 0]
     return chosen.format(**facts) if facts else chosen

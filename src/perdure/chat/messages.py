@@ -76,10 +76,10 @@ def kind_of(message: Message) -> Kind:
 
 
 def blocks(entries: Iterable[Entry]) -> Iterator[Block]:
-    """Group entries into blocks, in order. The history must be paired (see `repair`)."""
+    """Group entries into blocks, in order. A result without its call is a block of its own."""
     held: list[Entry] = []
     for entry in entries:
-        if held and entry.kind is not Kind.TOOL_RESULT:
+        if held and not (entry.kind is Kind.TOOL_RESULT and held[0].kind is Kind.TOOL_CALL):
             yield Block(tuple(held))
             held = []
         held.append(entry)

@@ -8,12 +8,12 @@ said again gains. What the window still shows isn't listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.chat.messages import Entry, Kind
-from perdure.memory.literals import Shape, literals_of
+from perdure.chat.messages import Kind
+from perdure.memory.literals import Shape
 
 #: Worth of a literal by its shape.
 WORTH: Mapping[Shape, float] = {
@@ -32,8 +32,8 @@ WORTH: Mapping[Shape, float] = {
 FROM_PERSON, FROM_MODEL, FROM_TOOL = 3.0, 2.0, 1.0
 #: Entries after which a literal is worth half, and the share that an earlier mention adds.
 HALF_LIFE, AGAIN = 12, 0.35
-#: Literals that are remembered, listed or not.
-MOST = 800
+#: Literals that are remembered, listed or not, and how many more before the least are forgotten.
+MOST, SLACK = 800, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +54,39 @@ class Ledger:
     def __init__(self, noted: Mapping[str, Noted] | None = None) -> None:
         self._noted: dict[str, Noted] = dict(noted or {})
 
-    def take(self, entries: Iterable[Entry]) -> None:
-        """Note the literals of entries that leave, oldest first."""
-        for entry in entries:
-            for literal, shape in literals_of(entry):
-                worth = WORTH[shape] * _weight(entry.kind)
-                before = self._noted.pop(literal, None)
-                if before:
-                    old = before.at(entry.seq)
-                    worth = max(worth, old) + AGAIN * min(worth, old)
-                self._noted[literal] = Noted(worth, entry.seq)
-        if len(self._noted) > MOST:
-            now = max(noted.seq for noted in self._noted.values())
-            best = sorted(self._noted, key=lambda literal: -self._noted[literal].at(now))[:MOST]
+    def copy(self) -> Ledger:
+        return Ledger(self._noted)
+
+    def take(self, seq: int, kind: Kind, literals: Iterable[tuple[str, Shape]]) -> None:
+        """Note the literals of an entry that leaves; of several entries the oldest first."""
+        weight = _weight(kind)
+        for literal, shape in literals:
+            worth = WORTH[shape] * weight
+            before = self._noted.pop(literal, None)
+            if before:
+                old = before.at(seq)
+                worth = max(worth, old) + AGAIN * min(worth, old)
+            self._noted[literal] = Noted(worth, seq)
+        if len(self._noted) > MOST + SLACK:
+            best = sorted(self._noted, key=lambda literal: -self._noted[literal].at(seq))[:MOST]
             keep = frozenset(best)
             self._noted = {literal: noted for literal, noted in self._noted.items() if literal in keep}
 
-    def within(self, limit: int, count: Callable[[str], int], shown: str, now: int) -> tuple[str, ...]:
-        """The literals worth most at entry ``now`` that fit ``limit`` tokens, without those that
-        ``shown`` holds, in the order in which they were last seen."""
+    def worthiest(self, now: int) -> list[str]:
+        """All literals, those worth most at entry ``now`` first."""
         by_worth = sorted(self._noted.items(), key=lambda item: (-item[1].at(now), -item[1].seq, item[0]))
+        return [literal for literal, _ in by_worth]
+
+    def within(
+        self, limit: int, count: Callable[[str], int], shown: Container[str], notes: str, now: int
+    ) -> tuple[str, ...]:
+        """The literals worth most at entry ``now`` that fit ``limit`` tokens, in the order in which they
+        were last seen. Those that the window shows (``shown``: its literals) or that stand in the other
+        ``notes`` are left out."""
         listed: list[str] = []
         room = limit
-        for literal, _ in by_worth:
-            if literal in shown:
+        for literal in self.worthiest(now):
+            if literal in shown or literal in notes:
                 continue
             cost = count(f", {literal}")
             if cost <= room:
@@ -89,8 +98,8 @@ class Ledger:
         return tuple(sorted(listed, key=order.__getitem__))
 
     def as_json(self) -> dict[str, list[Any]]:
-        """For the journal; `from_json` gives it back."""
-        return {literal: [round(noted.worth, 6), noted.seq] for literal, noted in self._noted.items()}
+        """For a checkpoint; `from_json` gives it back."""
+        return {literal: [noted.worth, noted.seq] for literal, noted in self._noted.items()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, list[Any]]) -> Ledger:

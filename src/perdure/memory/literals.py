@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from perdure.chat.messages import Entry, Kind, text_of
+from perdure.chat.secrets import masked
 
 Shape = Literal["url", "path", "identifier", "date", "name", "word", "code", "quantity", "number", "time"]
 
@@ -35,14 +36,14 @@ _SHAPES = re.compile(
 
 
 def literals_of(entry: Entry) -> Iterator[tuple[str, Shape]]:
-    """The literals of an entry with their shapes, in order, repetitions included."""
-    text = text_of(entry.message)
+    """The literals of an entry with their shapes, in order, repetitions included; secrets are none."""
+    text = masked(text_of(entry.message))
     if entry.kind is Kind.TOOL_RESULT and (value := _json(text)) is not None:
         yield from _of_values(value)
     else:
         yield from _of_text(text, names=entry.kind is Kind.USER)
     for call in entry.message.get("tool_calls") or ():
-        if (arguments := _json(call["function"]["arguments"])) is not None:
+        if (arguments := _json(masked(call["function"]["arguments"]))) is not None:
             yield from _of_values(arguments)
 
 

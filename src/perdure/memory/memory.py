@@ -6,13 +6,14 @@
 
 The prompt is the system prompt, the notes on what left, and the window. Each message is counted
 once, when it comes; what leaves is decided by those counts; the room of the notes is reserved before
-anything is trimmed, so a compaction never causes the next one. Pure: no I/O, no clock, no await.
+anything is trimmed, so a compaction never causes the next one. Trimming is certain; the summary that
+follows is best effort, and costs nothing but itself where it fails. Pure: no I/O, no clock, no await.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perdure.chat.calls import ToolSpec
@@ -21,47 +22,36 @@ from perdure.chat.messages import Entry, Kind, Message, call_ids, kind_of, text_
 from perdure.chat.repair import INTERRUPTED, Repair, repair
 from perdure.chat.tokens import TokenCounter, counter_for
 from perdure.errors import PromptOverflow
+from perdure.memory.asking import Before, request_for, summary_in
 from perdure.memory.budget import Budget
-from perdure.memory.ledger import Ledger
-from perdure.memory.notes import Request, Shares, requests_within, written
-from perdure.memory.window import LOW_WATER, Compaction, Window
+from perdure.memory.compactions import Accepted, Summary, Trimmed
+from perdure.memory.faithful import popped
+from perdure.memory.gist import Line, SummaryRequest
+from perdure.memory.growth import LOW_WATER, Growth
+from perdure.memory.literals import Shape, literals_of
+from perdure.memory.notes import Shares, as_request, gist_alone
+from perdure.memory.ranges import joined
+from perdure.memory.record import Record
+from perdure.memory.window import Compaction, Window
 
-
-@dataclass(frozen=True, slots=True)
-class Trimmed:
-    """What one compaction does, and enough to do it again: the window's part, the notes as they
-    stand afterwards, and the ledger behind them; tokens of the whole prompt before and after."""
-
-    window: Compaction
-    notes: str
-    ledger: Mapping[str, list[Any]]
-    tokens_before: int
-    tokens_after: int
-
-    def as_json(self) -> dict[str, Any]:
-        """For the journal; `from_json` gives it back."""
-        shortened = {str(seq): kept for seq, kept in self.window.shortened.items()}
-        return {
-            "left": list(self.window.left),
-            "shortened": shortened,
-            "notes": self.notes,
-            "ledger": dict(self.ledger),
-            "tokens_before": self.tokens_before,
-            "tokens_after": self.tokens_after,
-        }
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Trimmed:
-        shortened = {int(seq): int(kept) for seq, kept in body["shortened"].items()}
-        before, after = body["tokens_before"], body["tokens_after"]
-        window = Compaction(tuple(body["left"]), shortened, 0, 0)
-        return cls(window, body.get("notes", ""), body.get("ledger", {}), before, after)
+#: Requests to a summariser after one compaction: pieces that are folded in, and second tries.
+MOST_SUMMARIES = 16
+#: Shares of the room that the notes are given in turn, until the current request stays whole.
+NOTES_GIVE_WAY = (1.0, 0.4, 0.0)
+#: Of a history that is loaded, how much of what no longer fits goes through the ledger, in windows.
+LOOKED_BACK = 1
 
 
 class Memory:
     """``context_window`` and ``max_output_tokens`` in tokens. ``counter`` counts them (by default the
     estimate for unknown models); ``system`` is the system prompt, and ``tools`` are those whose schemas
-    each request carries; ``lang`` is that of the notes (by default the first request's)."""
+    each request carries; ``lang`` is that of the notes (by default the first request's); ``low_water``
+    the share of the window's room that a compaction leaves (by default as the session grows).
+
+    ``summarised``: a model writes the gist in the end, so what left waits for it; else code alone does.
+    ``faithful``: the published algorithm's order and removal, for comparison; then a prompt may exceed
+    the budget and lose the request, as it does there.
+    """
 
     def __init__(
         self,
@@ -72,17 +62,28 @@ class Memory:
         system: str = "",
         tools: Sequence[ToolSpec] = (),
         lang: Language | None = None,
-        low_water: float = LOW_WATER,
+        low_water: float | None = None,
+        summarised: bool = True,
+        faithful: bool = False,
     ) -> None:
         self.budget = Budget.of(context_window, max_output_tokens)
         self.counter = counter or counter_for(None)
         self.lang = lang
-        self._window = Window(self.counter, low_water)
+        self.low_water = low_water
+        self.summarised = summarised
+        self.faithful = faithful
+        #: What the endpoint counts, at most, for one token of ours (see `Calibration`).
+        self.scale = 1.0
+        self._fresh = 0
+        self._window = Window(self.counter)
+        self._record = Record()
+        self._growth = Growth()
         self._tools = tuple(tools)
         self._notes, self._notes_tokens = "", 0
-        self._ledger = Ledger()
-        self._requests: dict[int, Request] = {}
-        self._left: set[int] = set()
+        self._shares = Shares.of(0, 0)
+        self._before = Before()
+        self._asked: SummaryRequest | None = None
+        self._literals: dict[int, Sequence[tuple[str, Shape]]] = {}
         self._last = 0
         self._open: list[str] = []
         self._system, self._fixed = "", 0
@@ -99,9 +100,30 @@ class Memory:
         return self._fixed
 
     @property
+    def limit(self) -> int:
+        """Tokens, in our count, that a prompt may have: the budget, by what the endpoint has taught.
+
+        Where it counts less than we do, that holds for what it has reported on; what came since counts
+        as we count it.
+        """
+        if self.scale >= 1:
+            return int(self.budget.tokens / self.scale)
+        return max(int((self.budget.tokens - (1 - self.scale) * self._fresh) / self.scale), 0)
+
+    @property
     def entries(self) -> Sequence[Entry]:
         """The entries that stand in the window, oldest first; shortened ones as they stand there."""
         return self._window.entries
+
+    @property
+    def record(self) -> Record:
+        """What is known of the entries that left."""
+        return self._record
+
+    @property
+    def notes(self) -> str:
+        """The notes as they stand in the prompt; empty where nothing has left."""
+        return self._notes
 
     @property
     def open_calls(self) -> Sequence[str]:
@@ -139,19 +161,59 @@ class Memory:
             self.append(message)
         return repairs
 
+    def load(self, history: Sequence[Message]) -> list[Repair]:
+        """Take a history that is over, into a memory that is still empty: what fits at low water stands in
+        the window, and the rest has left. Reads only as much as the window and the notes can hold,
+        whatever the length; the repairs are those of the part that stands, by their place in ``history``.
+        """
+        beginning = 0
+        while beginning < len(history) and history[beginning].get("role") in {"system", "developer"}:
+            self.append(history[beginning])
+            beginning += 1
+        room = int(max(self.limit - self._fixed, 0) * LOW_WATER)
+        start = self._reaching_back(history, len(history), beginning, room)
+        since = self._reaching_back(history, start, beginning, room * LOOKED_BACK)
+        first = next((at for at in range(beginning, start) if history[at].get("role") == "user"), None)
+        if first is not None:
+            asked = as_request(first - beginning + 1, text_of(history[first]))
+            self._record = self._record.asked(asked)
+            self.lang = self.lang or language_of(text_of(history[first]))
+        mended, repairs = repair(history[start:])
+        gone, _ = repair(history[since:start])
+        # Numbers are places in the history; a repair may have made more messages of what is looked at.
+        self._last = max(start - beginning - len(gone), 0)
+        for message in gone:
+            self.append(message)
+        if start > beginning:
+            left = tuple(entry.seq for entry in self._window.entries)
+            shares = Shares.of(self.limit, self.limit - self._fixed)
+            gone_now = Compaction(left, {}, self._window.tokens, 0)
+            record = self._record_after(gone_now, shares.gist)
+            record = replace(record, left=joined(record.left, range(1, self._last + 1)))
+            notes = self._notes_on(record, Window(self.counter), shares)
+            self.apply(Trimmed(gone_now, notes, shares, 0, 0, record=record))
+        for message in mended:
+            self.append(message)
+        return [replace(each, at=each.at + start) for each in repairs]
+
     def take(self, entry: Entry) -> Entry:
         """Take an entry that has its number and count already, as a journal gives it."""
         self._window.append(entry)
         self._last = entry.seq
-        if entry.kind is Kind.TOOL_RESULT:
+        # A reply comes after a prompt that the endpoint has counted; what follows it has not been.
+        spoken = entry.kind in {Kind.ASSISTANT, Kind.TOOL_CALL}
+        self._fresh = entry.tokens if spoken else self._fresh + entry.tokens
+        self._growth = self._growth.after(entry)
+        if entry.kind is Kind.TOOL_RESULT and entry.message.get("tool_call_id") in self._open:
             self._open.remove(entry.message["tool_call_id"])
         elif entry.kind is Kind.TOOL_CALL:
             self._open = list(call_ids(entry.message))
         elif entry.kind is Kind.USER:
-            self._requests[entry.seq] = Request(entry.seq, text_of(entry.message))
-            self.lang = self.lang or language_of(text_of(entry.message))
+            text = text_of(entry.message)
+            self._record = self._record.asked(as_request(entry.seq, text))
+            self.lang = self.lang or language_of(text)
         elif entry.kind is Kind.ASSISTANT:
-            self._answered(entry.seq)
+            self._record = self._record.answered(entry.seq, text_of(entry.message))
         return entry
 
     def closing(self) -> list[Message]:
@@ -172,59 +234,236 @@ class Memory:
         """The prompt as it stands now, whether it fits or not; changes nothing."""
         return [*self._beginning(), *self._window.messages(), *self.closing()]
 
-    def compact(self) -> Trimmed | None:
-        """Make the next prompt fit; None where it does. Raises `PromptOverflow` as `prompt` does."""
-        if trimmed := self.plan():
-            self.apply(trimmed)
+    def compact(
+        self, summarize: Callable[[SummaryRequest], str | Message] | None = None, *, force: bool = False
+    ) -> Trimmed | None:
+        """Make the next prompt fit; None where it does. Raises `PromptOverflow` as `prompt` does.
+
+        What is handed back carries what left and the request for a summary of it (None where none is
+        due); send it and give the reply to `accept`. With ``summarize``, which gets such requests and
+        returns the reply, both are done here; what it raises costs nothing but the summary. ``force``:
+        trim to the low water mark although the prompt fits.
+        """
+        trimmed = self.plan(force=force)
+        if trimmed is None:
+            return None
+        self.apply(trimmed)
+        trimmed = replace(trimmed, request=self.summary_request())
+        request, tries = trimmed.request, 0
+        while summarize and request and tries < MOST_SUMMARIES:
+            tries += 1
+            try:
+                reply = summarize(request)
+            except Exception:  # whatever a summariser does, the conversation goes on
+                break
+            request = self.accept(reply, request).request
         return trimmed
 
-    def plan(self) -> Trimmed | None:
-        """What a compaction would do now; None where nothing must be done. Changes nothing."""
-        waiting = sum(map(self.counter.message, self.closing()))
-        if self.tokens + waiting <= self.budget.tokens:
-            return None
-        room = self.budget.tokens - self._fixed - waiting
-        shares = Shares.of(max(room, 0))
-        compaction = self._window.plan(max(room - shares.tokens, 0))
-        if compaction is None:
-            # The window fits beside the largest notes; only these must be written anew.
-            compaction = Compaction((), {}, self._window.tokens, self._window.tokens)
-        after = self._window.after(compaction)
-        notes, ledger = self._notes_after(compaction, after, shares)
-        tokens = self.counter.message(_notes(notes)) if notes else 0
-        if self._fixed + tokens + after.tokens + waiting > self.budget.tokens:
-            # Notes are worth less than the request: without them it may still fit.
-            notes, tokens = "", 0
-            compaction = self._window.plan(max(room, 0)) or compaction
-            after = self._window.after(compaction)
-        total = self._fixed + tokens + after.tokens
-        if total + waiting > self.budget.tokens:
-            raise PromptOverflow(needed=total + waiting, budget=self.budget.tokens)
-        return Trimmed(compaction, notes, ledger.as_json(), self.tokens, total)
+    def accept(
+        self, reply: str | Message | None, request: SummaryRequest | None = None, *, cut: bool = False
+    ) -> Accepted:
+        """Take a summariser's reply, or say why not. ``request``: the one that it answers (by default the
+        last that was handed out); ``cut``: the output limit ended it. Where `Accepted.request` is not
+        None, it is the next one to send: the same but shorter, or the next piece of what left."""
+        accepted = self.consider(reply, request, cut=cut)
+        if accepted.summary:
+            self.apply(accepted.summary)
+            accepted = replace(accepted, request=self.summary_request())
+        return accepted
 
-    def apply(self, trimmed: Trimmed) -> None:
-        """Do what a compaction says: one just planned, or one that the journal remembers."""
-        self._left.update(trimmed.window.left)
-        self._window.apply(trimmed.window)
-        self._ledger = Ledger.from_json(trimmed.ledger)
-        self._notes = trimmed.notes
+    def consider(
+        self,
+        reply: str | Message | None,
+        request: SummaryRequest | None = None,
+        *,
+        cut: bool = False,
+        later: bool = False,
+    ) -> Accepted:
+        """What `accept` would do; changes nothing. ``later``: the notes stay as they are until the next
+        compaction, so that the prompt's beginning does."""
+        request = request or self._asked
+        if request is None or request.base != self._record.summary:
+            return Accepted(refusal="stale")
+        found = summary_in(reply, request, self.counter, cut=cut)
+        if isinstance(found, str):
+            return Accepted(refusal=found)
+        if isinstance(found, SummaryRequest):
+            return Accepted(refusal="too_long", request=found)
+        record = self._summarised(found, request.covered)
+        if later:
+            return Accepted(Summary(found, request.covered, self._notes, record))
+        notes = self._notes_on(record, self._window, self._shares)
+        if self._fixed + self.counter.message(_notes(notes)) + self._window.tokens > self.limit:
+            # The window needs the room; the summary is kept and stands in the next notes.
+            notes = self._notes
+        return Accepted(Summary(found, request.covered, notes, record))
+
+    def summary_request(self, *, room: int | None = None, cached: bool = False) -> SummaryRequest | None:
+        """The request for a summary of what left and has none yet; None where nothing waits.
+
+        ``room``: tokens of prompt and answer together, by default those of our own window. ``cached``: the
+        endpoint caches prefixes, so ask with the prompt as it stood before the last compaction, where
+        that fits.
+        """
+        self._asked = request_for(
+            self._record,
+            limit=self._shares.gist,
+            room=room or self.limit + self.budget.output,
+            window=self.budget.window,
+            now=self._last,
+            before=self._before if cached else None,
+            counter=self.counter,
+            lang=self.lang or "en",
+        )
+        return self._asked
+
+    def plan(self, *, force: bool = False) -> Trimmed | None:
+        """What a compaction would do now; None where nothing must be done. Changes nothing.
+        ``force``: down to the low water mark although the prompt fits."""
+        waiting = sum(map(self.counter.message, self.closing()))
+        limit = self.limit
+        over = self.tokens + waiting > limit
+        if not over and not force:
+            return None
+        room = limit - self._fixed - waiting
+        tried: list[Trimmed] = []
+
+        def fits(trimmed: Trimmed) -> bool:
+            return trimmed.tokens_after + waiting <= limit
+
+        for part in NOTES_GIVE_WAY:
+            shares = Shares.of(limit, int(room * part))
+            trimmed = self._trimmed(shares, room - shares.tokens, force=force and not over)
+            if trimmed is None and not over:
+                return None
+            if trimmed:
+                tried.append(trimmed)
+                if self.faithful or (fits(trimmed) and not self._cuts_a_request(trimmed.window)):
+                    return trimmed
+        # Where the person's words alone are larger than the window, the notes needn't give way.
+        if fitting := next(filter(fits, tried), None):
+            return fitting
+        raise PromptOverflow(needed=min(each.tokens_after for each in tried) + waiting, budget=limit)
+
+    def apply(self, change: Trimmed | Summary) -> None:
+        """Do what a compaction or a summary says: one just planned, or one that the journal remembers."""
+        if isinstance(change, Trimmed):
+            ahead = self._fixed + self._notes_tokens
+            self._before = Before(self._beginning(), ahead, self._window.entries)
+            self._record = change.record or self._record_after(change.window, change.shares.gist)
+            self._window.apply(change.window)
+            self._shares = change.shares
+            for seq in change.window.left:
+                self._literals.pop(seq, None)
+        else:
+            self._record = change.record or self._summarised(change.lines, change.covered)
+        self._notes = change.notes
         self._notes_tokens = self.counter.message(_notes(self._notes)) if self._notes else 0
 
-    def _notes_after(self, compaction: Compaction, after: Window, shares: Shares) -> tuple[str, Ledger]:
-        leaving = frozenset(compaction.left)
-        ledger = Ledger.from_json(self._ledger.as_json())
-        ledger.take(entry for entry in self._window.whole() if entry.seq in leaving)
-        ledger.take(entry for entry in self._window.whole() if entry.seq in compaction.shortened)
-        left = self._left | leaving
-        if not left and not compaction.shortened:
-            return "", ledger
-        lang = self.lang or "en"
-        count = self.counter.text
-        gone = [request for seq, request in self._requests.items() if seq in left]
-        requests = requests_within(gone, shares.requests, count, lang)
-        shown = "\n".join(_shown(message) for message in after.messages()) + requests
-        values = ledger.within(shares.values, count, shown, self._last)
-        return written(left=sorted(left), requests=requests, values=values, lang=lang), ledger
+    def as_json(self) -> dict[str, Any]:
+        """The state as a checkpoint; with the entries that stand in the window, `restore` gives it back."""
+        shares, kept = self._shares, self._window.kept
+        return {
+            "system": self._system,
+            "lang": self.lang,
+            "last": self._last,
+            "standing": [[entry.seq, kept.get(entry.seq)] for entry in self._window.entries],
+            "record": self._record.as_json(),
+            "notes": self._notes,
+            "shares": [shares.requests, shares.gist, shares.exact],
+            "growth": [self._growth.tokens, self._growth.calls],
+            "fresh": self._fresh,
+        }
+
+    def restore(self, state: Mapping[str, Any], entries: Iterable[Entry]) -> None:
+        """Stand as a checkpoint says. ``entries``: those that it names as standing, whole, in order."""
+        self.be_told(state["system"])
+        self.lang = state["lang"]
+        for entry in entries:
+            self.take(entry)
+        kept = {seq: kept for seq, kept in state["standing"] if kept is not None}
+        self._window.apply(Compaction((), kept, 0, 0))
+        self._last, self._record = state["last"], Record.from_json(state["record"])
+        self._shares, self._growth = Shares(*state["shares"]), Growth(*state["growth"])
+        self._fresh = state["fresh"]
+        self._notes = state["notes"]
+        self._notes_tokens = self.counter.message(_notes(self._notes)) if self._notes else 0
+
+    def _reaching_back(self, history: Sequence[Message], end: int, beginning: int, room: int) -> int:
+        """Where the last messages before ``end`` begin that have ``room`` tokens and no result without its
+        call."""
+        start, tokens = end, 0
+        while start > beginning and tokens < room:
+            start -= 1
+            tokens += self.counter.message(history[start])
+        while beginning < start < end and history[start].get("role") == "tool":
+            start -= 1
+        return start
+
+    def _trimmed(self, shares: Shares, space: int, *, force: bool) -> Trimmed | None:
+        """The compaction that leaves the window ``space`` tokens beside notes of these shares."""
+        compaction = self._left_by(max(space, 0), force=force)
+        if compaction is None and force:
+            return None
+        # Where the window fits beside the largest notes, only these must be written anew.
+        compaction = compaction or Compaction((), {}, self._window.tokens, self._window.tokens)
+        after = self._window.after(compaction)
+        record = self._record_after(compaction, shares.gist)
+        something = shares.tokens and (record.left or compaction.shortened)
+        notes = self._notes_on(record, after, shares) if something else ""
+        tokens = self.counter.message(_notes(notes)) if notes else 0
+        total = self._fixed + tokens + after.tokens
+        return Trimmed(compaction, notes, shares, self.tokens, total, record=record)
+
+    def _cuts_a_request(self, compaction: Compaction) -> bool:
+        return any(
+            entry.kind is Kind.USER
+            and compaction.shortened.get(entry.seq, len(text_of(entry.message))) < len(text_of(entry.message))
+            for entry in self._window.entries
+        )
+
+    def _left_by(self, space: int, *, force: bool = False) -> Compaction | None:
+        if self.faithful:
+            left = popped(self._window.entries, space)
+            gone = sum(entry.tokens for entry in self._window.entries[: len(left)])
+            return Compaction(left, {}, self._window.tokens, self._window.tokens - gone) if left else None
+        share = self._growth.low_water(space) if self.low_water is None else self.low_water
+        return self._window.plan(space, int(space * share), force=force)
+
+    def _record_after(self, compaction: Compaction, limit: int) -> Record:
+        left = frozenset(compaction.left)
+        whole = self._window.whole()
+        leaving = [entry for entry in whole if entry.seq in left]
+        shortened = [entry for entry in whole if entry.seq in compaction.shortened]
+        for entry in whole:
+            if entry.seq not in self._literals:
+                self._literals[entry.seq] = tuple(literals_of(entry))
+        return self._record.after(
+            leaving,
+            shortened,
+            self._literals,
+            limit=limit,
+            count=self.counter.text,
+            lang=self.lang or "en",
+            summarised=self.summarised,
+        )
+
+    def _summarised(self, lines: tuple[Line, ...], covered: int) -> Record:
+        limit, count = self._shares.gist, self.counter.text
+        return self._record.summarised(lines, covered, limit=limit, count=count, lang=self.lang or "en")
+
+    def _notes_on(self, record: Record, window: Window, shares: Shares) -> str:
+        lang, count = self.lang or "en", self.counter.text
+        if self.faithful:
+            return gist_alone(record.gist, lang)
+        standing = {entry.seq: entry for entry in window.entries}
+        shown: set[str] = set()
+        for whole in window.whole():
+            entry = standing[whole.seq]
+            known = self._literals.get(entry.seq) if entry is whole else None
+            shown.update(literal for literal, _ in known or literals_of(entry))
+        recall = any(tool.name == "recall" for tool in self._tools)
+        return record.notes(shares, standing, shown, now=self._last, recall=recall, count=count, lang=lang)
 
     def _beginning(self) -> list[Message]:
         system = [_system(self._system)] if self._system else []
@@ -232,17 +471,6 @@ class Memory:
 
     def _numbered(self, kind: Kind, message: Message) -> Entry:
         return Entry(self._last + 1, kind, message, self.counter.message(message))
-
-    def _answered(self, seq: int) -> None:
-        for asked, request in reversed(self._requests.items()):
-            if request.answer is not None:
-                return
-            self._requests[asked] = replace(request, answer=seq)
-
-
-def _shown(message: Message) -> str:
-    calls = message.get("tool_calls") or ()
-    return "\n".join([text_of(message), *(call["function"]["arguments"] for call in calls)])
 
 
 def _system(text: str) -> Message:

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perdure.chat.messages import Block, Entry, Kind, Message, blocks
+from perdure.chat.messages import Block, Entry, Kind, Message, blocks, text_of
 from perdure.chat.tokens import TokenCounter
 from perdure.memory.shortening import kept_within, shortened
 
-#: What one compaction leaves standing, as a share of the room: rarely, and a good deal at once.
-LOW_WATER = 0.6
+#: Characters from which an old result of a tool is long, and those that stay of it.
+LONG, KEPT = 2_400, 800
+#: Newest rounds of tools whose results are not old.
+STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,13 @@ class Window:
     Each entry brings its own count, so nothing recounts the history.
     """
 
-    def __init__(self, counter: TokenCounter, low_water: float = LOW_WATER) -> None:
+    def __init__(self, counter: TokenCounter) -> None:
         self.counter = counter
-        self.low_water = low_water
         self.tokens = 0
         self._entries: list[Entry] = []
-        #: The whole of each entry that stands in the window as head and tail.
+        #: The whole of each entry that stands in the window as head and tail, and the characters kept.
         self._whole: dict[int, Entry] = {}
+        self._kept: dict[int, int] = {}
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -54,14 +56,20 @@ class Window:
     def messages(self) -> list[Message]:
         return [entry.message for entry in self._entries]
 
+    @property
+    def kept(self) -> Mapping[int, int]:
+        """Entry number to characters kept, of those that stand as head and tail."""
+        return self._kept
+
     def whole(self) -> list[Entry]:
         """The entries as they came, the shortened ones too."""
         return [self._whole.get(entry.seq, entry) for entry in self._entries]
 
     def after(self, compaction: Compaction) -> Window:
         """The window as it would be after a compaction; this one stays as it is."""
-        twin = Window(self.counter, self.low_water)
-        twin.tokens, twin._entries, twin._whole = self.tokens, list(self._entries), dict(self._whole)
+        twin = Window(self.counter)
+        twin.tokens, twin._entries = self.tokens, list(self._entries)
+        twin._whole, twin._kept = dict(self._whole), dict(self._kept)
         twin.apply(compaction)
         return twin
 
@@ -69,76 +77,100 @@ class Window:
         self._entries.append(entry)
         self.tokens += entry.tokens
 
-    def plan(self, room: int) -> Compaction | None:
+    def plan(self, room: int, low: int, *, force: bool = False) -> Compaction | None:
         """What must happen so that the window fits ``room`` tokens; None where it does already.
 
-        The oldest blocks that the model has answered leave until the low water mark. Where what
-        stays is more than the room, its longest texts are shortened; where even that doesn't do,
-        further blocks leave, all but the current request and the newest. The result is larger
-        than ``room`` only where the shortest form of these two is.
+        Cheapest first: long results of old rounds become head and tail, then the oldest blocks that
+        the model has answered leave, until ``low`` tokens stay. Where what stays is still more than
+        the room, its longest texts are shortened; where even that doesn't do, further blocks leave,
+        all but the current request and the newest. The result is larger than ``room`` only where
+        the shortest form of these two is. ``force``: down to ``low`` although it fits the room.
         """
-        if self.tokens <= room:
+        if self.tokens <= (low if force else room):
             return None
         every = list(blocks(self._entries))
         seen, staying_put = every[: _first_unseen(every)], {every[-1].first, _request(every)}
-        left: frozenset[int] = frozenset()
-        for candidates, target in ((seen, int(room * self.low_water)), (every, room)):
-            removable = [block for block in candidates if block.first not in staying_put]
-            left |= self._oldest(removable, left, target)
+        kept = self._old_results(seen, staying_put)
+        tokens = {entry.seq: self._as_kept(entry, kept).tokens for entry in self._entries}
+        left: set[int] = set()
+        for candidates, target in ((seen, low), (every, room)):
+            removable = [block for block in candidates if block.first not in staying_put | left]
+            left |= _oldest(removable, tokens, target)
             staying = [entry for entry in self._entries if entry.seq not in left]
-            kept = self._kept_lengths(staying, room)
-            after = sum(self._as_kept(entry, kept).tokens for entry in staying)
+            cut = self._cut_to(room, staying, {seq: kept[seq] for seq in kept if seq not in left})
+            after = sum(self._as_kept(entry, cut).tokens for entry in staying)
             if after <= room:
                 break
-        return Compaction(tuple(sorted(left)), kept, self.tokens, after)
+        return Compaction(tuple(sorted(left)), cut, self.tokens, after)
 
     def apply(self, compaction: Compaction) -> None:
         """Do what a compaction says: one just planned, or one that the journal remembers."""
         left = frozenset(compaction.left)
         self._whole = {seq: entry for seq, entry in self._whole.items() if seq not in left}
-        staying = [entry for entry in self._entries if entry.seq not in left]
-        for entry in staying:
-            if entry.seq in compaction.shortened:
+        self._kept = {seq: kept for seq, kept in self._kept.items() if seq not in left}
+        staying: list[Entry] = []
+        for entry in self._entries:
+            if entry.seq in left:
+                continue
+            shown = self._as_kept(entry, compaction.shortened)
+            if shown is not entry:
                 self._whole.setdefault(entry.seq, entry)
-        self._entries = [self._as_kept(entry, compaction.shortened) for entry in staying]
-        self.tokens = sum(entry.tokens for entry in self._entries)
+                self._kept[entry.seq] = compaction.shortened[entry.seq]
+            staying.append(shown)
+        self._entries = staying
+        self.tokens = sum(entry.tokens for entry in staying)
 
-    def _oldest(self, removable: Sequence[Block], gone: frozenset[int], target: int) -> frozenset[int]:
-        """Numbers of the entries to leave, oldest block first, until ``target`` tokens stay."""
-        tokens = sum(entry.tokens for entry in self._entries if entry.seq not in gone)
-        leaving: set[int] = set()
-        for block in removable:
-            if tokens <= target:
-                break
-            if block.first not in gone:
-                tokens -= block.tokens
-                leaving.update(entry.seq for entry in block.entries)
-        return frozenset(leaving)
+    def _old_results(self, seen: Sequence[Block], staying_put: set[int | None]) -> dict[int, int]:
+        """Entry number to characters kept, of the long results of all but the newest rounds."""
+        rounds = [block for block in seen if block.kind is Kind.TOOL_CALL and block.first not in staying_put]
+        return {
+            entry.seq: KEPT
+            for block in rounds[: max(0, len(rounds) - STEPS)]
+            for entry in block.entries[1:]
+            if entry.seq not in self._whole and len(text_of(entry.message)) > LONG
+        }
 
-    def _kept_lengths(self, staying: Sequence[Entry], room: int) -> dict[int, int]:
-        """Entry number to characters kept, for the fewest and longest texts that must give way.
+    def _cut_to(self, room: int, staying: Sequence[Entry], kept: Mapping[int, int]) -> dict[int, int]:
+        """``kept`` (entry number to characters kept), with the fewest and longest texts added that must
+        give way so that what stays fits the room.
 
         Texts share the room evenly from the top: all that are longer than a common level are cut
         to it, so that short ones stay whole. The person's words give way last.
         """
-        kept: dict[int, int] = {}
+        kept = dict(kept)
         for yielding in (_shown_by_tools(staying), _not_the_persons(staying), staying):
             now = {entry.seq: self._as_kept(entry, kept).tokens for entry in staying}
-            if sum(now.values()) <= room:
+            total = sum(now.values())
+            if total <= room:
                 break
-            fixed = sum(now.values()) - sum(now[entry.seq] for entry in yielding)
-            level = _level([now[entry.seq] for entry in yielding], room - fixed)
+            sizes = {entry.seq: self._as_kept(entry, {entry.seq: 0}).tokens for entry in yielding}
+            least = {seq: min(size, now[seq]) for seq, size in sizes.items()}
+            others = total - sum(now[seq] for seq in least)
+            level = _level([(least[seq], now[seq]) for seq in least], room - others)
             for entry in yielding:
                 if now[entry.seq] > level:
                     kept[entry.seq] = kept_within(self._whole.get(entry.seq, entry), level, self.counter)
         return kept
 
     def _as_kept(self, entry: Entry, kept: Mapping[int, int]) -> Entry:
+        """The entry as head and tail, where that is shorter than it stands."""
         if entry.seq not in kept:
             return entry
-        whole = self._whole.get(entry.seq, entry)
-        message = shortened(whole, kept[entry.seq])
-        return replace(entry, message=message, tokens=self.counter.message(message))
+        message = shortened(self._whole.get(entry.seq, entry), kept[entry.seq])
+        tokens = self.counter.message(message)
+        return replace(entry, message=message, tokens=tokens) if tokens < entry.tokens else entry
+
+
+def _oldest(removable: Sequence[Block], tokens: dict[int, int], target: int) -> set[int]:
+    """Numbers of the entries to leave, oldest block first, until ``target`` tokens stay; these are
+    taken out of ``tokens``, which is entry number to tokens."""
+    standing, leaving = sum(tokens.values()), set[int]()
+    for block in removable:
+        if standing <= target:
+            break
+        standing -= sum(tokens.pop(entry.seq) for entry in block.entries)
+        leaving.update(entry.seq for entry in block.entries)
+    return leaving
 
 
 def _request(every: Sequence[Block]) -> int | None:
@@ -164,12 +196,14 @@ def _not_the_persons(entries: Iterable[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.kind is not Kind.USER]
 
 
-def _level(sizes: Sequence[int], room: int) -> int:
-    """The height to which the longest ``sizes`` must be cut so that all together fit ``room``."""
-    remaining, count = room, len(sizes)
-    for size in sorted(sizes):
-        if size * count > remaining:
-            return max(remaining // count, 0)
-        remaining -= size
-        count -= 1
-    return max(sizes, default=0)
+def _level(sizes: Sequence[tuple[int, int]], room: int) -> int:
+    """The height to which the longest of ``sizes`` must be cut so that all together fit ``room``.
+    Each is (its shortest form, its size now); 0 where even the shortest forms don't fit."""
+    fits, too_high = 0, max((now for _, now in sizes), default=0) + 1
+    while too_high - fits > 1:
+        level = (fits + too_high) // 2
+        if sum(max(least, min(now, level)) for least, now in sizes) <= room:
+            fits = level
+        else:
+            too_high = level
+    return fits

@@ -30,6 +30,8 @@ class ModelRequest:
     max_output_tokens: int | None = None
     schema: Schema | None = None
     temperature: float | None = None
+    #: Worth waiting and trying again for; a summary isn't, since the next chance comes soon.
+    patient: bool = True
     #: Fields an endpoint knows beyond the standard ones (llama.cpp's `grammar`, `cache_prompt`).
     extra: dict[str, Any] = field(default_factory=dict)
 

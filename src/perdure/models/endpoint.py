@@ -147,7 +147,7 @@ class EndpointClient:
                     raise
                 why, wait = error, _pause(error, 1)
             except EndpointError as error:
-                if tries >= _tries(error):
+                if not request.patient or tries >= _tries(error):
                     raise
                 why, wait = error, _pause(error, tries)
             yield Retrying(str(why.facts["detail"]), wait, restart=shown)

@@ -62,6 +62,27 @@ class Journal(Protocol):
         """Everything, in the order in which it was written."""
         ...
 
+    def entries(self, session: str, numbers: Sequence[int]) -> list[Entry]:
+        """The entries with these numbers, in order; those that don't exist are left out."""
+        ...
+
+    def checkpoint(self, session: str, body: Mapping[str, Any]) -> None:
+        """Keep what is derived from all records so far; it takes the place of the one before. Losing it
+        loses nothing."""
+        ...
+
+    def since_checkpoint(self, session: str) -> tuple[Mapping[str, Any] | None, Iterator[Entry | Recorded]]:
+        """The checkpoint, or None, and the records that were written after it."""
+        ...
+
+    def learn(self, model: str, body: Mapping[str, Any]) -> None:
+        """Keep what was learnt of a model, for all sessions; it takes the place of what was known."""
+        ...
+
+    def learnt(self, model: str) -> Mapping[str, Any]:
+        """What was learnt of a model; empty where nothing was."""
+        ...
+
     def sessions(self) -> list[SessionSummary]:
         """All sessions, the one that changed last first."""
         ...

@@ -23,4 +23,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE UNIQUE INDEX entry_number ON record (session, seq) WHERE seq IS NOT NULL",
         "CREATE INDEX record_order ON record (session, id)",
     ),
+    (
+        """CREATE TABLE checkpoint (
+            session INTEGER PRIMARY KEY REFERENCES session(id),
+            record INTEGER NOT NULL, -- the last record that is in it
+            body TEXT NOT NULL       -- JSON: derived from the records, so that opening needn't read them all
+        )""",
+        """CREATE TABLE learnt (
+            model TEXT PRIMARY KEY,
+            body TEXT NOT NULL       -- JSON: what the endpoint's own reports have taught of a model
+        )""",
+    ),
 )

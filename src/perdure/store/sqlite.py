@@ -71,17 +71,54 @@ class SqliteJournal:
             self._write_event(cursor, self._id(cursor, session), type, body)
 
     def records(self, session: str) -> Iterator[Entry | Recorded]:
+        return self._records(session, 0)
+
+    def entries(self, session: str, numbers: Sequence[int]) -> list[Entry]:
         with self._errors():
             id = self._id(self._connection.cursor(), session)
-            rows = self._connection.execute(
-                "SELECT seq, after, type, body, tokens, time FROM record WHERE session = ? ORDER BY id",
-                (id,),
+            found: list[Entry] = []
+            for number in numbers:
+                row = self._connection.execute(
+                    "SELECT seq, type, body, tokens, time FROM record WHERE session = ? AND seq = ?",
+                    (id, number),
+                ).fetchone()
+                if row:
+                    found.append(Entry(row[0], Kind(row[1]), json.loads(row[2]), row[3], row[4]))
+            return found
+
+    def checkpoint(self, session: str, body: Mapping[str, Any]) -> None:
+        with self._transaction() as cursor:
+            id = self._id(cursor, session)
+            cursor.execute(
+                "INSERT INTO checkpoint (session, record, body)"
+                " SELECT ?, max(id), ? FROM record WHERE session = ?"
+                " ON CONFLICT (session) DO UPDATE SET record = excluded.record, body = excluded.body",
+                (id, _json(body), id),
             )
-            for seq, after, type, body, tokens, time in rows:
-                if seq is None:
-                    yield Recorded(type, after, json.loads(body), time)
-                else:
-                    yield Entry(seq, Kind(type), json.loads(body), tokens, time)
+
+    def since_checkpoint(self, session: str) -> tuple[Mapping[str, Any] | None, Iterator[Entry | Recorded]]:
+        with self._errors():
+            id = self._id(self._connection.cursor(), session)
+            query = "SELECT record, body FROM checkpoint WHERE session = ?"
+            row = self._connection.execute(query, (id,)).fetchone()
+        if row is None:
+            return None, self.records(session)
+        return json.loads(row[1]), self._records(session, row[0])
+
+    def learn(self, model: str, body: Mapping[str, Any]) -> None:
+        with self._transaction() as cursor:
+            cursor.execute(
+                "INSERT INTO learnt (model, body) VALUES (?, ?)"
+                " ON CONFLICT (model) DO UPDATE SET body = excluded.body",
+                (model, _json(body)),
+            )
+
+    def learnt(self, model: str) -> Mapping[str, Any]:
+        with self._errors():
+            query = "SELECT body FROM learnt WHERE model = ?"
+            row = self._connection.execute(query, (model,)).fetchone()
+            found: dict[str, Any] = json.loads(row[0]) if row else {}
+            return found
 
     def sessions(self) -> list[SessionSummary]:
         with self._errors():
@@ -95,6 +132,20 @@ class SqliteJournal:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _records(self, session: str, after: int) -> Iterator[Entry | Recorded]:
+        with self._errors():
+            id = self._id(self._connection.cursor(), session)
+            rows = self._connection.execute(
+                "SELECT seq, after, type, body, tokens, time FROM record WHERE session = ? AND id > ?"
+                " ORDER BY id",
+                (id, after),
+            )
+            for seq, before, type, body, tokens, time in rows:
+                if seq is None:
+                    yield Recorded(type, before, json.loads(body), time)
+                else:
+                    yield Entry(seq, Kind(type), json.loads(body), tokens, time)
 
     def _migrate(self) -> None:
         if self._version() > len(MIGRATIONS):
