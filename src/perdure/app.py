@@ -19,14 +19,16 @@ import anyio
 import anyio.to_thread
 
 from perdure.config import Settings, load
-from perdure.errors import ConfigError, EndpointError, PerdureError
+from perdure.errors import ConfigError, EndpointError, PerdureError, SessionUnknown
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream
 
     from perdure.agent.conversation import Conversation
+    from perdure.agent.overview import Overview
+    from perdure.agent.summarizing import Summarizer
     from perdure.chat.calls import ToolCall, ToolSpec
-    from perdure.chat.events import Event, RunFinished
+    from perdure.chat.events import Compacted, Event, RunFinished
     from perdure.chat.language import Language
     from perdure.models.client import ModelClient
     from perdure.store.journal import Journal
@@ -71,6 +73,7 @@ class Agent:
         self._approve = approve
         self._given = (client, journal)
         self._client, self._journal = self._given
+        self._summary_client: ModelClient | None = None
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -89,6 +92,7 @@ class Agent:
         await self._exit.aclose()
         self._exit = AsyncExitStack()
         self._client, self._journal = self._given
+        self._summary_client = None
 
     @property
     def journal(self) -> Journal:
@@ -132,8 +136,37 @@ class Agent:
             conversation=conversation,
             limits=Limits(self.settings.max_steps, self.settings.max_time, self._output_limit(client)),
             emit=on_event or _nothing,
+            summarizer=await self._summarizer(client),
+            background=self.settings.summary == "background",
         )
         return await loop.run(task)
+
+    async def compact(self, session: str, *, preview: bool = False) -> Compacted | None:
+        """Compact a session now, down to the low water mark; None where nothing can leave and nothing
+        waits for a summary. ``preview``: only say what would leave and what the gist would become.
+
+        Raises `SessionUnknown` where it doesn't exist.
+        """
+        from perdure.agent.summarizing import compacted
+
+        client = await self.client()
+        tools = self._registry(client).specs
+        conversation = self._conversation(client, tools, self._existing(session), "", looking=preview)
+        return await compacted(conversation, await self._summarizer(client), force=True)
+
+    async def undo_compaction(self, session: str) -> Sequence[int] | None:
+        """Take a session's last compaction back: the numbers of the entries that stand in the window again,
+        or None where there is none. Raises `SessionUnknown` where the session doesn't exist."""
+        client = await self.client()
+        tools = self._registry(client).specs
+        return self._conversation(client, tools, self._existing(session), "").undo_compaction()
+
+    def context(self, session: str) -> Overview:
+        """What is in a session's window, in tokens, by part; its compactions; what waits for a summary.
+        Asks no model and changes nothing. Raises `SessionUnknown` where the session doesn't exist."""
+        from perdure.agent.overview import overview
+
+        return overview(self.journal, self._existing(session))
 
     def run_sync(
         self,
@@ -184,6 +217,36 @@ class Agent:
         if failures:
             raise failures[0]
 
+    def _existing(self, session: str) -> str:
+        if not self.journal.exists(session):
+            raise SessionUnknown(name=session)
+        return session
+
+    async def _summarizer(self, client: ModelClient) -> Summarizer | None:
+        """Who writes the gist; None where code does."""
+        from perdure.agent.summarizing import Summarizer
+        from perdure.models.catalog import cost_of
+
+        settings = self.settings
+        if not self._summarised(client):
+            return None
+        if settings.summary_model and self._summary_client is None:
+            other = replace(settings, model=settings.summary_model, context_window=None, tool_calls="native")
+            self._summary_client = await open_model(other)
+            self._exit.push_async_callback(self._summary_client.aclose)
+        writer = self._summary_client or client
+        return Summarizer(
+            writer,
+            own=writer is client,
+            seconds=settings.summary_timeout,
+            price=lambda usage: cost_of(writer.model, usage, settings.base_url or ""),
+        )
+
+    def _summarised(self, client: ModelClient) -> bool:
+        """A model writes the gist: any but one too small to be trusted with it, unless that is wished."""
+        mode = self.settings.summary or ("code" if getattr(client, "small", False) else "sync")
+        return mode != "code"
+
     def _registry(self, client: ModelClient) -> Registry:
         from perdure.tools.registry import Registry
 
@@ -204,7 +267,13 @@ class Agent:
         return Policy(approve_all=approved, interactive=self._approve is not None, lang=lang)
 
     def _conversation(
-        self, client: ModelClient, tools: Sequence[ToolSpec], session: str, task: str
+        self,
+        client: ModelClient,
+        tools: Sequence[ToolSpec],
+        session: str,
+        task: str,
+        *,
+        looking: bool = False,
     ) -> Conversation:
         from perdure.agent.conversation import Conversation
         from perdure.agent.prompts import SYSTEM
@@ -219,7 +288,16 @@ class Agent:
         known = [each for each in (self.settings.context_window, client.context_window) if each]
         window = min(known, default=UNKNOWN_WINDOW)
         budget = Budget.of(window, self._output_limit(client))
-        return Conversation(self.journal, session, client.counter, budget, tools)
+        return Conversation(
+            self.journal,
+            session,
+            client.counter,
+            budget,
+            tools,
+            model=client.model,
+            summarised=self._summarised(client),
+            looking=looking,
+        )
 
     def _output_limit(self, client: ModelClient) -> int | None:
         return self.settings.max_output_tokens or (EMBEDDED_OUTPUT if self.settings.embedded else None)

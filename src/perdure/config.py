@@ -18,6 +18,7 @@ from perdure.errors import ConfigError
 Lang = Literal["en", "zh", "auto"]
 #: Whether the model makes tool calls itself, or they are made for it after examples.
 ToolCalls = Literal["native", "examples"]
+Summary = Literal["sync", "background", "code"]
 
 #: Settings that a workspace's own file may not make: they would act or speak for the person.
 ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "yes_small", "store"})
@@ -57,20 +58,25 @@ class Settings:
     connect_timeout: float = 10.0
     idle_timeout: float = 120.0
     replay_reasoning: bool = False
+    #: Who writes the gist: the model before it goes on, the model beside its work, or code alone; by
+    #: default the model, but code for the embedded one.
+    summary: Summary | None = None
+    summary_model: str | None = None
+    summary_timeout: float = 60.0
 
     def __post_init__(self) -> None:
         for name in ("context_window", "max_output_tokens", "max_steps"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1, not {value}")
-        for name in ("max_time", "connect_timeout", "idle_timeout"):
+        for name in ("max_time", "connect_timeout", "idle_timeout", "summary_timeout"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(f"{name} must be a positive number of seconds, not {value}")
         if self.base_url is not None and not is_http(self.base_url):
             raise ConfigError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
-        for name, choices in (("lang", Lang), ("tool_calls", ToolCalls)):
-            if getattr(self, name) not in get_args(choices):
+        for name, choices in (("lang", Lang), ("tool_calls", ToolCalls), ("summary", Summary)):
+            if getattr(self, name) not in (*get_args(choices), *((None,) if name == "summary" else ())):
                 known = ", ".join(get_args(choices))
                 raise ConfigError(f"{name} must be one of {known}, not {getattr(self, name)!r}")
 
@@ -167,6 +173,7 @@ def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
         "max_time": _seconds,
         "connect_timeout": _seconds,
         "idle_timeout": _seconds,
+        "summary_timeout": _seconds,
         "quiet": _truth,
         "verbose": _truth,
         "yes": _truth,

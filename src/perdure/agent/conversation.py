@@ -28,7 +28,8 @@ CHECKPOINT = 1
 
 class Conversation:
     """The one writer of a session's journal. ``tools`` are those whose schemas each prompt carries;
-    ``model`` is whose reports are learnt from; ``summarised``: a model writes the gist, else code does."""
+    ``model`` is whose reports are learnt from; ``summarised``: a model writes the gist, else code does;
+    ``looking``: nothing is written, whatever is done."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class Conversation:
         *,
         model: str = "",
         summarised: bool = True,
+        looking: bool = False,
     ) -> None:
         self.journal = journal
         self.session = session
@@ -50,6 +52,7 @@ class Conversation:
         self.failed_summaries, self.compactions_since_failure = 0, 0
         self._counter = counter
         self._summarised = summarised
+        self._looking = looking
         self._configured = budget
         self._calibration = Calibration.from_json(journal.learnt(model)) if model else Calibration()
         self._memory = self._empty()
@@ -94,7 +97,7 @@ class Conversation:
         """
         trimmed = self._memory.plan(force=force)
         if trimmed is not None:
-            self.journal.record(self.session, "compaction", trimmed.as_json())
+            self._record("compaction", trimmed.as_json())
             self._memory.apply(trimmed)
             self.compactions_since_failure += 1
             self._keep_checkpoint()
@@ -117,7 +120,7 @@ class Conversation:
         beside it (model, usage, seconds); ``later``: the prompt stays as it is until the next compaction."""
         accepted = self._memory.consider(reply, request, cut=cut, later=later)
         if accepted.summary:
-            self.journal.record(self.session, "summary", {**accepted.summary.as_json(), **about})
+            self._record("summary", {**accepted.summary.as_json(), **about})
             self._memory.apply(accepted.summary)
             self.failed_summaries = 0
             self._keep_checkpoint()
@@ -125,17 +128,17 @@ class Conversation:
 
     def summary_failed(self, why: str, about: Mapping[str, Any]) -> None:
         """Journal that no summary came of it; what left stays pending."""
-        self.journal.record(self.session, "summary.failed", {"why": why, **about})
+        self._record("summary.failed", {"why": why, **about})
         self.failed_summaries += 1
         self.compactions_since_failure = 0
 
     def undo_compaction(self) -> Sequence[int] | None:
         """Take the last compaction back, with its summary; the numbers of the entries that stand again,
         or None where there is none to take back."""
-        standing = {entry.seq for entry in self._memory.entries}
-        if not any(True for _ in self._compactions()):
+        if not self._taken_back(last=True):
             return None
-        self.journal.record(self.session, "compaction.undone", {})
+        standing = {entry.seq for entry in self._memory.entries}
+        self._record("compaction.undone", {})
         self._memory = self._empty()
         self._fold(self.journal.records(self.session))
         self._keep_checkpoint()
@@ -152,8 +155,8 @@ class Conversation:
         scale = self._calibration.scale(exact=self.counts_exactly)
         if scale != self._memory.scale:
             self._memory.scale = scale
-            self.journal.record(self.session, "count.learnt", {"scale": scale})
-            if self.model:
+            self._record("count.learnt", {"scale": scale})
+            if self.model and not self._looking:
                 self.journal.learn(self.model, self._calibration.as_json())
 
     def learn_window(self, limit: int | None, requested: int | None) -> int:
@@ -172,7 +175,7 @@ class Conversation:
         if budget.tokens >= sent:
             budget = Budget.of(window * sent * 3 // (budget.tokens * 4), budget.output)
         self._memory.budget = budget
-        self.journal.record(self.session, "window.learnt", {"window": budget.window})
+        self._record("window.learnt", {"window": budget.window})
         return budget.window
 
     def close_open_calls(self) -> None:
@@ -183,7 +186,7 @@ class Conversation:
         memory = Memory(counter=self._counter, tools=self.tools, summarised=self._summarised)
         memory.budget = self._configured
         memory.scale = self._calibration.scale(exact=self.counts_exactly)
-        self._counted_by = ""
+        self._opened: Mapping[str, Any] = {}
         self._read_to, self._gaps = 0, False
         return memory
 
@@ -197,10 +200,18 @@ class Conversation:
             self._restore(state)
             for record in records:
                 self._read(record)
-        if self._counted_by != self._counter.name:
-            self.journal.record(self.session, "session.opened", {"counter": self._counter.name})
-            self._counted_by = self._counter.name
-        self.close_open_calls()
+        opened = {
+            "counter": self._counter.name,
+            "model": self.model,
+            "window": self._configured.window,
+            "output": self._configured.output,
+            "tools": self._counter.tools(self.tools),
+        }
+        if opened != self._opened:
+            self._record("session.opened", opened)
+        self._opened = opened
+        if not self._looking:
+            self.close_open_calls()
 
     def _fold(self, records: Iterator[Entry | Recorded]) -> None:
         """Read all records, but for the compactions that were taken back and what was said of them."""
@@ -209,8 +220,9 @@ class Conversation:
             if index not in dropped:
                 self._read(record)
 
-    def _taken_back(self) -> set[int]:
-        """Places, among all records, of what an undone compaction left behind."""
+    def _taken_back(self, *, last: bool = False) -> set[int]:
+        """Places, among all records, of what undone compactions left behind; ``last``: of what the last
+        one that stands did."""
         open_ones: list[list[int]] = []
         dropped: set[int] = set()
         for index, record in enumerate(self.journal.records(self.session)):
@@ -222,17 +234,13 @@ class Conversation:
                 open_ones[-1].append(index)
             elif record.type == "compaction.undone" and open_ones:
                 dropped.update(open_ones.pop())
+        if last:
+            return set(open_ones[-1]) if open_ones else set()
         return dropped
-
-    def _compactions(self) -> Iterator[Recorded]:
-        dropped = self._taken_back()
-        for index, record in enumerate(self.journal.records(self.session)):
-            if isinstance(record, Recorded) and record.type == "compaction" and index not in dropped:
-                yield record
 
     def _read(self, record: Entry | Recorded) -> None:
         if isinstance(record, Entry):
-            same = self._counted_by == self._counter.name
+            same = self._opened.get("counter") == self._counter.name
             tokens = record.tokens if same else self._counter.message(record.message)
             self._take(replace(record, tokens=tokens))
             return
@@ -241,7 +249,7 @@ class Conversation:
                 self.lang = self._memory.lang = record.body["lang"]
                 self._memory.be_told(record.body["system"])
             case "session.opened":
-                self._counted_by = record.body["counter"]
+                self._opened = record.body
             case "compaction":
                 self._memory.apply(Trimmed.from_json(record.body))
                 self.compactions_since_failure += 1
@@ -262,8 +270,12 @@ class Conversation:
         self._read_to = entry.seq
         return self._memory.take(entry)
 
+    def _record(self, type: str, body: Mapping[str, Any]) -> None:
+        if not self._looking:
+            self.journal.record(self.session, type, body)
+
     def _keep_checkpoint(self) -> None:
-        if self._gaps:
+        if self._gaps or self._looking:
             return
         learnt = self.budget.window if self.budget.window < self._configured.window else None
         self.journal.checkpoint(
@@ -271,7 +283,7 @@ class Conversation:
             {
                 "form": CHECKPOINT,
                 "lang": self.lang,
-                "counter": self._counter.name,
+                "opened": self._opened,
                 "window": learnt,
                 "scale": self._memory.scale,
                 "failed": [self.failed_summaries, self.compactions_since_failure],
@@ -281,14 +293,14 @@ class Conversation:
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.lang = state["lang"]
-        self._counted_by = state["counter"]
+        self._opened = state["opened"]
         self.failed_summaries, self.compactions_since_failure = state["failed"]
         self._memory.scale = state["scale"]
         if state["window"] is not None and state["window"] < self.budget.window:
             self._memory.budget = Budget.of(state["window"], self.budget.output)
         memory = state["memory"]
         entries = self.journal.entries(self.session, [seq for seq, _ in memory["standing"]])
-        if self._counted_by != self._counter.name:
+        if self._opened["counter"] != self._counter.name:
             entries = [replace(each, tokens=self._counter.message(each.message)) for each in entries]
         self._memory.restore(memory, entries)
         self._read_to = memory["last"]

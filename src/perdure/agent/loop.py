@@ -8,9 +8,9 @@ tell the world; the journal keeps.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -29,16 +29,18 @@ from perdure.agent.prompts import (
     REPEATED,
     RETRYING,
     STEP_LIMIT,
+    SUMMARY_FAILED,
+    SUMMARY_RESTS,
     TIME_LIMIT,
     UNKNOWN_TOOLS,
     WENT_IN_CIRCLES,
     WINDOW_LEARNT,
 )
 from perdure.agent.repeats import Repeats
+from perdure.agent.summarizing import FAILURES, REST, Summarizer, compacted
 from perdure.agent.truncation import cut_to
 from perdure.chat.calls import ToolCall
 from perdure.chat.events import (
-    Compacted,
     ErrorRaised,
     Event,
     Notice,
@@ -53,7 +55,7 @@ from perdure.chat.language import Language, say
 from perdure.chat.messages import Kind
 from perdure.chat.tokens import Usage
 from perdure.errors import ContextOverflow, PerdureError, Words
-from perdure.models.client import ModelClient, ModelRequest, Reply, Retrying, Text
+from perdure.models.client import ModelClient, ModelRequest, Purpose, Reply, Retrying, Text
 from perdure.tools.contract import Outcome
 
 #: Replies in a row that may be empty, cut in a call, or call only unknown tools: a model that
@@ -100,17 +102,22 @@ class Limits:
 
 @dataclass
 class Loop:
-    """One turn of a conversation. ``emit`` gets every event as it happens and must not raise."""
+    """One turn of a conversation. ``emit`` gets every event as it happens and must not raise.
+    ``summarizer`` writes the gist (without one, code does); ``background``: while the model works, for
+    the next compaction."""
 
     model: ModelClient
     acting: Acting
     conversation: Conversation
     limits: Limits
     emit: Callable[[Event], None]
+    summarizer: Summarizer | None = None
+    background: bool = False
     steps: int = 0
-    usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
+        self.usages: dict[Purpose, Usage] = {"think": Usage()}
+        self._summarizing = False
         self._events = 0
         self._mistakes = 0
         self._repeats = Repeats()
@@ -125,6 +132,12 @@ class Loop:
         """
         began = time.monotonic()
         self._tell(self._started(task))
+        async with anyio.create_task_group() as self._beside:
+            step = await self._turn(task, began)
+            self._beside.cancel_scope.cancel()
+        return self._finished(step, began)
+
+    async def _turn(self, task: str, began: float) -> Finish:
         step: Next = Think()
         try:
             self.conversation.add(Kind.USER, {"role": "user", "content": task})
@@ -136,11 +149,11 @@ class Loop:
                 step = self._broken_off("limit", TIME_LIMIT, seconds=self.limits.seconds)
         except PerdureError as error:
             self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
-            step = Finish("failed", reason=error.say(self._lang), error=type(error).__name__)
+            return Finish("failed", reason=error.say(self._lang), error=type(error).__name__)
         except anyio.get_cancelled_exc_class():
             self._finished(self._broken_off("interrupted", INTERRUPTED), began)
             raise
-        return self._finished(step, began)
+        return step
 
     async def _think(self) -> Next:
         if self.steps >= self.limits.steps:
@@ -177,7 +190,7 @@ class Loop:
     async def _reply(self) -> Reply:
         """The model's reply to a prompt that fits. An endpoint that says it doesn't, or that shows it
         by reading only a part, teaches the real window; one more compaction, one more try."""
-        self._compact()
+        await self._compact()
         try:
             reply = await self._stream()
         except ContextOverflow as overflow:
@@ -185,13 +198,15 @@ class Loop:
             self._tell(Notice(code="window.learnt", text=say(WINDOW_LEARNT, self._lang, window=window)))
         else:
             if not self._was_cut(reply):
+                if reply.of_whole_prompt:
+                    self.conversation.learn_count(self._counted, reply.usage.prompt)
                 return reply
-        self._compact()
+        await self._compact()
         return await self._stream()
 
     def _was_cut(self, reply: Reply) -> bool:
         """The endpoint read only a part of the prompt, without saying so: told and learnt, once."""
-        counted, reported = self.conversation.tokens, reply.usage.prompt
+        counted, reported = self._counted, reply.usage.prompt
         exact = self.conversation.counts_exactly
         window = cut_to(counted, reported, exact=exact) if reply.of_whole_prompt and not self._cut else None
         if window is None:
@@ -205,6 +220,7 @@ class Loop:
 
     async def _stream(self) -> Reply:
         self._partial = ""
+        self._counted = self.conversation.tokens
         request = ModelRequest(
             self.conversation.prompt(),
             tools=self.conversation.tools,
@@ -224,22 +240,52 @@ class Loop:
                         self._tell(Notice(code="retry", text=say(RETRYING, self._lang, why=why, wait=wait)))
                     case Reply():
                         # Here, so that a reply that is thrown away is paid for in the sum as well.
-                        self.usage += piece.usage
-                        self._tell(UsageReported(purpose="think", usage=piece.usage))
+                        self._used("think", piece.usage)
                         self._partial = ""
                         return piece
         raise AssertionError("a model client ended without a reply")
 
-    def _compact(self) -> None:
-        if compaction := self.conversation.compact():
-            self._tell(
-                Compacted(
-                    left=compaction.window.left,
-                    shortened=tuple(compaction.window.shortened),
-                    tokens_before=compaction.tokens_before,
-                    tokens_after=compaction.tokens_after,
-                )
-            )
+    async def _compact(self) -> None:
+        """First trim, which is certain, then summarise, which is best effort; both before the next call
+        of the model, so that the prompt's beginning changes once."""
+        beside = self.summarizer if self.background else None
+        event = await compacted(self.conversation, None if beside else self.summarizer, cached=self._caches)
+        if event is None:
+            return
+        self._tell(event)
+        self._heard(event.usage, event.refused, taken=bool(event.model))
+        if beside and not self._summarizing:
+            self._beside.start_soon(self._summarize_beside, beside)
+
+    async def _summarize_beside(self, summarizer: Summarizer) -> None:
+        self._summarizing = True
+        try:
+            written = await summarizer.run(self.conversation, cached=self._caches, later=True)
+            self._heard(written.usage, written.refused, taken=bool(written.taken))
+        except PerdureError as error:
+            self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
+        finally:
+            self._summarizing = False
+
+    def _heard(self, usage: Usage, refused: Sequence[str], *, taken: bool) -> None:
+        """Tell what the summaries cost, and what went wrong."""
+        if usage.total:
+            self._used("summarize", usage)
+        if refused and not taken:
+            told = say(SUMMARY_FAILED, self._lang, why=refused[-1])
+            self._tell(Notice(code="summary.failed", text=told))
+            if (failed := self.conversation.failed_summaries) % FAILURES == 0:
+                told = say(SUMMARY_RESTS, self._lang, times=failed, rest=REST)
+                self._tell(Notice(code="summary.rests", text=told))
+
+    @property
+    def _caches(self) -> bool:
+        """The endpoint has served prompts from a cache in this turn."""
+        return self.usages["think"].cached > 0
+
+    def _used(self, purpose: Purpose, usage: Usage) -> None:
+        self.usages[purpose] = self.usages.get(purpose, Usage()) + usage
+        self._tell(UsageReported(purpose=purpose, usage=usage))
 
     def _mistaken(self, reason: Words, reminder: Words | None = None) -> Next:
         """The model made a mistake that it can mend, up to a point."""
@@ -283,8 +329,8 @@ class Loop:
             answer=step.answer,
             reason=step.reason,
             error=step.error,
-            usage=self.usage,
-            usage_by_purpose={"think": self.usage},
+            usage=sum(self.usages.values(), Usage()),
+            usage_by_purpose={str(purpose): usage for purpose, usage in self.usages.items()},
             session=self.conversation.session,
             steps=self.steps,
             seconds=round(time.monotonic() - began, 3),

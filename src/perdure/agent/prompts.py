@@ -85,3 +85,11 @@ UNKNOWN_TOOLS: Words = (
     "the model called only tools that don't exist, {times} times",
     "模型连续 {times} 次只调用不存在的工具",
 )
+SUMMARY_FAILED: Words = (
+    "no summary of what left ({why}); the notes by code stand, and it is tried again later",
+    "未能得到摘要（{why}）；代码整理的笔记仍然有效，稍后再试",
+)
+SUMMARY_RESTS: Words = (
+    "the summariser failed {times} times in a row and is left alone for the next {rest} compactions",
+    "摘要模型连续失败 {times} 次，接下来的 {rest} 次压缩不再请求它",
+)

@@ -86,11 +86,25 @@ class ToolFinished(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Compacted(Event):
+    """What left the window (``left``: numbers of entries), what was cut to head and tail (``shortened``),
+    tokens of the prompt before and after, and what the gist became. ``gist_by``: `model` or `code`;
+    ``pending``: what waits for the next summary; ``refused``: why replies of the summariser weren't
+    taken; ``seconds``, ``usage`` and ``cost`` (US dollars, null where the price is unknown) are the
+    summary's."""
+
     type = "compaction"
     left: Sequence[int]
     tokens_before: int
     tokens_after: int
     shortened: Sequence[int] = ()
+    gist: str = ""
+    gist_by: str = "code"
+    model: str = ""
+    pending: int = 0
+    refused: Sequence[str] = ()
+    seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -447,9 +447,10 @@ def _split(text: str, ends: re.Pattern[str]) -> Iterator[str]:
     """The sentences of a text. A stop inside a number, a version or a path ends none, for no space
     follows it; that of an abbreviation or an initial is passed over."""
     if _LEFT_OUT in text:
-        before, _, after = text.partition(_LEFT_OUT)
-        yield from _split(before.rstrip().rstrip(_TORN), ends)
-        yield from _split(after.lstrip().lstrip(_TORN), ends)
+        whole = text.split(_LEFT_OUT)
+        for at, part in enumerate(whole):
+            begun = part.lstrip().lstrip(_TORN) if at else part
+            yield from _split(begun.rstrip().rstrip(_TORN) if at < len(whole) - 1 else begun, ends)
         return
     start = 0
     for end in ends.finditer(text):
@@ -488,7 +489,7 @@ def _beginning(sentence: str) -> str:
     """The sentence without its last clause, to stand for it where room is short."""
     if len(sentence.encode("utf-8", "replace")) < BRIEF:
         return ""
-    kept = sentence[: max(0, *map(sentence.rfind, _BREAKS))]
+    kept = sentence[: max(0, *map(sentence.rfind, _BREAKS))].rstrip(" ,，")
     return f"{kept}…" if len(kept) * 4 > len(sentence) else ""
 
 

@@ -116,6 +116,11 @@ class Memory:
         return self._window.entries
 
     @property
+    def newest(self) -> int:
+        """Number of the newest entry, 0 where there is none."""
+        return self._last
+
+    @property
     def record(self) -> Record:
         """What is known of the entries that left."""
         return self._record

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 from perdure.chat.images import Area, Dearest, ImageFormula, Patches, Tiles
-from perdure.chat.tokens import ScaledCounter, TokenCounter, counter_for
+from perdure.chat.tokens import ScaledCounter, TokenCounter, Usage, counter_for
 from perdure.config import is_loopback
 
 #: Tokens that Ollama serves where nobody set it, and the port it listens on.
@@ -154,6 +154,23 @@ def window_of_model(model: str, base_url: str = "") -> int | None:
             continue
         if found.context_window:
             return int(found.context_window)
+    return None
+
+
+def cost_of(model: str, usage: Usage, base_url: str = "") -> float | None:
+    """What a usage costs in US dollars, by the table's prices; None where they aren't known, and for a
+    server on this machine, which has none."""
+    if base_url and is_loopback(base_url):
+        return None
+    from genai_prices import Usage as Priced
+    from genai_prices import calc_price
+
+    used = Priced(input_tokens=usage.prompt, output_tokens=usage.completion, cache_read_tokens=usage.cached)
+    for name, url in ((model, base_url or None), (bare_name(model), None)):
+        try:
+            return float(calc_price(used, name, provider_api_url=url).total_price)
+        except (LookupError, ValueError):
+            continue
     return None
 
 

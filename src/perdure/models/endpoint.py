@@ -18,14 +18,15 @@ from urllib.parse import quote
 import anyio
 
 from perdure import __version__
+from perdure.chat.forms import Form
 from perdure.chat.tokens import TokenCounter
 from perdure.config import Secret, is_http, is_loopback
 from perdure.errors import (
+    AuthenticationRefused,
     ConfigError,
     ContextOverflow,
     EndpointBroken,
     EndpointError,
-    EndpointRefused,
     EndpointUnreachable,
     RateLimited,
     StreamCut,
@@ -102,6 +103,12 @@ class EndpointClient:
     def context_window(self) -> int | None:
         return self._context_window
 
+    @property
+    def form(self) -> Form:
+        """The form that the endpoint demands of a prompt's messages, as far as its refusals have
+        taught; it is given to each request here. What it adds: `perdure.chat.forms.most_added`."""
+        return self._dialect.form
+
     async def aclose(self) -> None:
         if self._connections is not None:
             await self._connections.aclose()
@@ -164,10 +171,13 @@ class EndpointClient:
         try:
             async with self._open().stream("POST", url, content=content, headers=headers) as response:
                 if response.status_code != 200:
-                    self._learn_or_raise(response, await _text(response, ERROR_BODY), body)
+                    self._learn_or_raise(self._refused(response, await _text(response, ERROR_BODY)), body)
                 async for chunk in self._chunks(response):
                     if (wrong := error_in(chunk)) is not None:
-                        raise self._refused_midway(wrong, assembly)
+                        refused = self._refused_midway(wrong, assembly)
+                        if assembly.anything:
+                            raise refused
+                        self._learn_or_raise(refused, body)
                     for text in assembly.add(chunk):
                         yield text
         except httpx2.HTTPError as error:
@@ -219,11 +229,13 @@ class EndpointClient:
             raise EndpointBroken(f"no completion: {self._shown(text)}", url=self.base_url)
         return completion
 
-    def _learn_or_raise(self, response: httpx2.Response, text: str, body: dict[str, Any]) -> NoReturn:
-        refused = self._refused(response, text)
-        if isinstance(refused, EndpointRefused) and refused.facts["status"] in {400, 422}:
-            learnt = learn(self._dialect, str(refused.facts["detail"]), body)
-            if learnt and not isinstance(refused, ContextOverflow):
+    def _learn_or_raise(self, refused: EndpointError, body: dict[str, Any]) -> NoReturn:
+        """Raises `_LearntError` where the refusal teaches something, else the refusal. A template's
+        error comes with any status (see `wire`), so only then the roles alone are asked about."""
+        status, said = refused.facts["status"], str(refused.facts["detail"])
+        if not isinstance(refused, ContextOverflow | AuthenticationRefused | RateLimited):
+            learnt = learn(self._dialect, said, body, form_only=status not in {400, 422})
+            if learnt:
                 self._dialect = learnt
                 raise _LearntError
         raise refused

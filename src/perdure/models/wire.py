@@ -1,8 +1,12 @@
 """Shape a request to what an endpoint accepts, and learn from what it refuses.
 
-The standard form is sent first. Where an endpoint refuses a field by name, the request is sent
-again without it, and that is remembered as long as the client lives. Each thing can be learnt
-once, so asking again always ends.
+The standard form is sent first. Where an endpoint refuses a field by name, or the order of the
+roles, the request is sent again without that field, or in another form, and that is remembered as
+long as the client lives. Each thing can be learnt once, so asking again always ends.
+
+Refusals of the roles come from chat templates more often than from checks, and then with whatever
+status the server gives a template's error (llama.cpp 500, vLLM 400, TGI 422, LM Studio 200 and an
+event): so they are known by their words alone, and these are narrow.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from perdure.chat.forms import Form, formed
 from perdure.chat.messages import Message, text_of
 from perdure.models.client import ModelRequest
 
@@ -33,6 +38,13 @@ class Dialect:
     silent: SilentForm = "null"
     system: Literal["system", "developer", "in_user"] = "system"
     reasoning: bool = False
+    alternate: bool = False
+    user_first: bool = False
+
+    @property
+    def form(self) -> Form:
+        """The form of the messages that this endpoint demands."""
+        return Form(self.alternate, self.system != "in_user", self.user_first)
 
 
 def body_of(request: ModelRequest, model: str, dialect: Dialect) -> dict[str, Any]:
@@ -58,41 +70,35 @@ def body_of(request: ModelRequest, model: str, dialect: Dialect) -> dict[str, An
 
 def wire_messages(messages: Sequence[Message], dialect: Dialect) -> list[Message]:
     """The messages as this endpoint takes them: nothing empty, reasoning only where it is wanted."""
-    shaped = [shape for message in messages if (shape := _shaped(message, dialect))]
-    if dialect.system == "in_user" and shaped and shaped[0]["role"] == "system":
-        return _system_in_user(shaped)
-    return shaped
+    said = [message for message in messages if not _is_empty_answer(message)]
+    return [_shaped(message, dialect) for message in formed(said, dialect.form)]
 
 
-def learn(dialect: Dialect, said: str, body: Mapping[str, Any]) -> Dialect | None:
-    """What a refusal in these words teaches about a request with this body; None where nothing."""
-    for lesson in _LESSONS:
-        if lesson.applies(dialect, body) and lesson.words.search(said):
+def learn(dialect: Dialect, said: str, body: Mapping[str, Any], *, form_only: bool = False) -> Dialect | None:
+    """What a refusal in these words teaches about a request with this body; None where nothing.
+    ``form_only``: where the status says that the server failed, only the order of the roles is
+    believed to be the reason."""
+    for lesson in _FORMS if form_only else _FORMS + _LESSONS:
+        if lesson.words.search(said) and lesson.applies(dialect, body):
             return lesson.learnt(dialect)
     return None
 
 
-def _shaped(message: Message, dialect: Dialect) -> Message | None:
+def _is_empty_answer(message: Message) -> bool:
+    return message["role"] == "assistant" and not message.get("tool_calls") and not text_of(message).strip()
+
+
+def _shaped(message: Message, dialect: Dialect) -> Message:
     shaped = {name: value for name, value in message.items() if name != "reasoning_content"}
     if message["role"] == "assistant":
         calls = message.get("tool_calls")
         if dialect.reasoning and calls and message.get("reasoning_content"):
             shaped["reasoning_content"] = message["reasoning_content"]
         if not text_of(message).strip():
-            if not calls:
-                return None
             shaped["content"] = {"null": None, "empty": "", "words": SILENT_WORDS}[dialect.silent]
     elif message["role"] == "system" and dialect.system == "developer":
         shaped["role"] = "developer"
     return shaped
-
-
-def _system_in_user(messages: list[Message]) -> list[Message]:
-    system, *rest = messages
-    text = text_of(system)
-    if rest and rest[0]["role"] == "user" and isinstance(rest[0]["content"], str):
-        return [{**rest[0], "content": f"{text}\n\n{rest[0]['content']}"}, *rest[1:]]
-    return [{"role": "user", "content": text}, *rest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,42 @@ def _when(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
+def _has_system(dialect: Dialect, body: Mapping[str, Any]) -> bool:
+    return dialect.system == "system" and any(each["role"] == "system" for each in body["messages"])
+
+
+def _changes(**flags: bool) -> Callable[[Dialect, Mapping[str, Any]], bool]:
+    """The form would make another request of this one."""
+    return lambda dialect, body: formed(body["messages"], Form(**flags)) != body["messages"]
+
+
+_NOT_ALTERNATING = _when(
+    r"roles? (?:must|should) alternate|must (?:strictly )?alternate between|should alternate with assistant"
+    r"|alternate between ['\"`]?user['\"`]? and|alternating ['\"`]?user['\"`]?(?:/| and |, )['\"`]?\w"
+    r"|multi-?turn requests alternate|unexpected role ['\"`]?\w+['\"`]? after role"
+    r"|successive user or assistant messages|function call turn comes immediately after"
+    r"|multiple ['\"`]?(?:user|assistant)['\"`]? roles in a row"
+)
+_NOT_USER_FIRST = _when(
+    r"first (?:non-system )?(?:message|turn|role|content)\b.{0,60}\buser\b|no user query found"
+    r"|(?:conversation|messages?|chat)\b.{0,30}\b(?:start|begin)s? with (?:a |the )?['\"`]?user"
+)
+#: Templates from before there was a system role say of one that the roles don't alternate.
+_FORMS = (
+    _Lesson(_NOT_ALTERNATING, _changes(alternate=True), lambda dialect: replace(dialect, alternate=True)),
+    _Lesson(_NOT_USER_FIRST, _changes(user_first=True), lambda dialect: replace(dialect, user_first=True)),
+    _Lesson(
+        _when(
+            rf"{_NOT_ALTERNATING.pattern}|{_NOT_USER_FIRST.pattern}"
+            r"|system (?:role|messages?|prompts?) (?:is |are )?(?:not|un)[ -]?(?:supported|allowed)"
+            r"|(?:doesn't|does not|don't) support (?:the |a )?['\"`]?system"
+            r"|system message must be (?:at the beginning|the first)"
+            r"|only ['\"`]?user['\"`]?(?:,| and) .{0,40}roles? (?:is|are) (?:supported|allowed)"
+        ),
+        _has_system,
+        lambda dialect: replace(dialect, system="in_user"),
+    ),
+)
 _LESSONS = (
     _Lesson(
         _when(r"\bstream(?:ing)?\b[^.]{0,30}(?:not |un)support|not support[^.]{0,30}\bstream(?:ing)?\b"),

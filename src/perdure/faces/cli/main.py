@@ -70,6 +70,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_run(commands)
     _add_sessions(commands)
+    _add_context(commands)
+    _add_compact(commands)
     _add_embedded(commands)
     return parser
 
@@ -97,6 +99,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     tools = parser.add_mutually_exclusive_group()
     tools.add_argument("--tools", metavar="A,B", help="only these tools (calculator, read_file, bash)")
     tools.add_argument("--no-tools", dest="tools", action="store_const", const="", help="no tools at all")
+    _add_summary(parser)
     parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
     parser.set_defaults(command=_run)
 
@@ -111,6 +114,43 @@ def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     show.add_argument("name", metavar="NAME")
     show.add_argument("--json", action="store_true", help="one JSON object a line")
     show.set_defaults(command=_sessions_show)
+
+
+def _add_context(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "context",
+        "what is in a session's window",
+        "What is in a session's window, in tokens, by part; its compactions; what waits for a summary.",
+    )
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.set_defaults(command=_context)
+
+
+def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "compact",
+        "make room in a session's window now",
+        "Trims a session's window to its low water mark and has what left summarised.",
+    )
+    parser.add_argument("name", metavar="NAME")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--preview", action="store_true", help="only show what would leave, and the gist")
+    which.add_argument("--undo", action="store_true", help="take the last compaction back")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    _add_summary(parser)
+    parser.set_defaults(command=_compact)
+
+
+def _add_summary(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--summary",
+        choices=["sync", "background", "code"],
+        help="who writes the gist: the model before it goes on, the model beside its work, or code alone",
+    )
+    parser.add_argument("--summary-model", metavar="NAME", help="another model of the endpoint for the gist")
 
 
 def _add_embedded(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -153,6 +193,18 @@ def _sessions_show(arguments: argparse.Namespace) -> int:
     from perdure.faces.cli.sessions import show_session
 
     return show_session(arguments)
+
+
+def _context(arguments: argparse.Namespace) -> int:
+    from perdure.faces.cli.context import show_context
+
+    return show_context(arguments)
+
+
+def _compact(arguments: argparse.Namespace) -> int:
+    from perdure.faces.cli.context import compact_session
+
+    return compact_session(arguments)
 
 
 def _embedded_install(arguments: argparse.Namespace) -> int:

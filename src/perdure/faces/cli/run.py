@@ -41,6 +41,8 @@ SETTINGS = (
     "max_time",
     "yes",
     "tool_calls",
+    "summary",
+    "summary_model",
     "tools",
     "workspace",
 )

@@ -20,7 +20,7 @@ def list_sessions(arguments: argparse.Namespace) -> int:
     with closing(open_journal(settings_from(arguments).store)) as journal:
         for each in journal.sessions():
             if arguments.json:
-                _json(
+                json_line(
                     {
                         "name": each.name,
                         "created": each.created,
@@ -49,7 +49,7 @@ def show_session(arguments: argparse.Namespace) -> int:
 
 def _show(entry: Entry, *, as_json: bool) -> None:
     if as_json:
-        _json(
+        json_line(
             {
                 "entry": entry.seq,
                 "kind": entry.kind.value,
@@ -66,6 +66,7 @@ def _show(entry: Entry, *, as_json: bool) -> None:
         print(printable(f"{call['function']['name']} {call['function']['arguments']}"))
 
 
-def _json(value: dict[str, Any]) -> None:
+def json_line(value: dict[str, Any]) -> None:
+    """Write one JSON object as a line of UTF-8."""
     line = json.dumps(value, ensure_ascii=False)
     sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace") + b"\n")

@@ -1,0 +1,133 @@
+"""What is in a session's window, why, and where the rest is: for people and programs that look.
+
+Reads the journal and changes nothing; no model is asked, since every entry has its count and the
+session says which window it was opened with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from perdure.agent.conversation import Conversation
+from perdure.chat.estimate import estimated_tokens
+from perdure.chat.tokens import TextCounter
+from perdure.memory.budget import Budget
+from perdure.memory.gist import rendered
+from perdure.store.journal import Journal, Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class PastCompaction:
+    """One compaction, as the journal keeps it. ``left`` and ``shortened``: how many entries; tokens of the
+    whole prompt before and after; ``gist_by``: `model`, `code`, or `failed: why`."""
+
+    time: str
+    after: int
+    left: int
+    shortened: int
+    tokens_before: int
+    tokens_after: int
+    gist_by: str = "code"
+    model: str = ""
+    seconds: float = 0.0
+    cost: float | None = None
+    undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A session's window in tokens. ``parts``: what the next prompt consists of, by name; with ``free`` and
+    the ``reserve`` (for the answer, and a margin) they make ``window``. ``left``: ranges of entries that
+    are no longer in the window; ``pending``: those of them that wait for a summary."""
+
+    session: str
+    model: str
+    window: int
+    parts: Mapping[str, int]
+    free: int
+    reserve: int
+    entries: int
+    standing: Sequence[tuple[int, int]]
+    left: Sequence[tuple[int, int]]
+    pending: int
+    gist: str
+    notes: str
+    compactions: Sequence[PastCompaction]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def overview(journal: Journal, session: str) -> Overview:
+    """The overview of a session as it was opened last. Raises `SessionUnknown` where it doesn't exist."""
+    opened: Mapping[str, Any] = {}
+    compactions: list[PastCompaction] = []
+    for record in journal.records(session):
+        if not isinstance(record, Recorded):
+            continue
+        if record.type == "session.opened":
+            opened = record.body
+        _noted(compactions, record)
+    # Its name makes the stored counts valid; it counts only the notes itself.
+    counter = TextCounter(str(opened.get("counter", "estimate")), estimated_tokens)
+    budget = Budget.of(opened.get("window", 8192), opened.get("output"))
+    conversation = Conversation(
+        journal, session, counter, budget, model=str(opened.get("model", "")), looking=True
+    )
+    memory = conversation.memory
+    tools = int(opened.get("tools", 0))
+    gist = rendered(memory.record.gist, conversation.lang)
+    gist_tokens = counter.text(gist) if gist in memory.notes else 0
+    notes = counter.text(memory.notes) - gist_tokens
+    parts = {"system": memory.fixed, "tools": tools, "notes": notes, "gist": gist_tokens}
+    for entry in memory.entries:
+        parts[entry.kind.value] = parts.get(entry.kind.value, 0) + entry.tokens
+    window = conversation.budget.window
+    reserve = window - conversation.budget.tokens
+    return Overview(
+        session=session,
+        model=conversation.model,
+        window=window,
+        parts={name: tokens for name, tokens in parts.items() if tokens},
+        free=max(window - reserve - sum(parts.values()), 0),
+        reserve=reserve,
+        entries=memory.newest,
+        standing=[(entry.seq, entry.tokens) for entry in memory.entries],
+        left=memory.record.left,
+        pending=len(memory.record.pending),
+        gist=gist,
+        notes=memory.notes,
+        compactions=compactions,
+    )
+
+
+def _noted(compactions: list[PastCompaction], record: Recorded) -> None:
+    """Take a record into the list of compactions."""
+    body = record.body
+    if record.type == "compaction":
+        compactions.append(
+            PastCompaction(
+                record.time,
+                record.after,
+                len(body["left"]),
+                len(body["shortened"]),
+                body["tokens_before"],
+                body["tokens_after"],
+            )
+        )
+    elif compactions and record.type == "summary":
+        compactions[-1] = replace(
+            compactions[-1],
+            gist_by="model",
+            model=body.get("model", ""),
+            seconds=round(compactions[-1].seconds + body.get("seconds", 0.0), 3),
+            cost=body.get("cost"),
+        )
+    elif compactions and record.type == "summary.failed":
+        compactions[-1] = replace(compactions[-1], gist_by=f"failed: {body['why']}")
+    elif record.type == "compaction.undone":
+        standing = [at for at, each in enumerate(compactions) if not each.undone]
+        if standing:
+            compactions[standing[-1]] = replace(compactions[standing[-1]], undone=True)

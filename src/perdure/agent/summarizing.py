@@ -1,0 +1,182 @@
+"""Ask a summariser for the gist, after a compaction, and let nothing that goes wrong matter.
+
+Trimming has happened when this begins, and notes by code stand in the prompt. What comes of the
+request is a better gist or nothing: an error, silence, a bad reply cost the summary, and what left
+stays pending for the next chance. A summariser that keeps failing is left alone for a while.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from perdure.agent.conversation import Conversation
+from perdure.chat.events import Compacted
+from perdure.chat.tokens import Usage
+from perdure.errors import ContextOverflow, PerdureError
+from perdure.memory.gist import SummaryRequest, rendered
+from perdure.models.client import ModelClient, ModelRequest, Reply, complete
+
+#: Requests after one compaction: pieces that are folded in, and second tries.
+MOST_REQUESTS = 16
+#: Failures in a row after which a summariser rests, and compactions for which it does.
+FAILURES, REST = 3, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Summarized:
+    """What came of it. ``taken``: how many pieces were taken in; ``refused``: why each reply that wasn't
+    taken was not; ``seconds`` of wall time; ``cost`` in US dollars, None where the price is unknown."""
+
+    model: str
+    taken: int = 0
+    refused: tuple[str, ...] = ()
+    seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
+    resting: bool = False
+
+
+@dataclass
+class Summarizer:
+    """``client`` writes the summaries, in ``seconds`` at most for all that one compaction asks; ``own``:
+    it is the conversation's own model, so its cache knows the prompt; ``price``: US dollars of a usage."""
+
+    client: ModelClient
+    own: bool = True
+    seconds: float = 60.0
+    price: Callable[[Usage], float | None] = lambda usage: None
+
+    def rests(self, conversation: Conversation) -> bool:
+        """It failed too often and isn't asked for now."""
+        rested = conversation.compactions_since_failure
+        return conversation.failed_summaries >= FAILURES and rested <= REST
+
+    async def run(self, conversation: Conversation, *, cached: bool, later: bool = False) -> Summarized:
+        """Ask until nothing waits any more, or it fails. ``cached``: the endpoint serves prefixes from a
+        cache; ``later``: the prompt stays as it is until the next compaction. Raises only what the
+        journal raises; cancellation passes through."""
+        began = time.monotonic()
+        done = Summarized(self.client.model)
+        if self.rests(conversation):
+            return replace(done, resting=True)
+        trying = _Trying(self, conversation, cached=cached and self.own, later=later)
+        with anyio.move_on_after(self.seconds) as limit:
+            await trying.run()
+        if limit.cancelled_caught:
+            trying.refused.append("timeout")
+        if trying.refused and not trying.taken:
+            conversation.summary_failed(trying.refused[-1], {"model": self.client.model})
+        return replace(
+            done,
+            taken=trying.taken,
+            refused=tuple(trying.refused),
+            seconds=round(time.monotonic() - began, 3),
+            usage=trying.usage,
+            cost=self.price(trying.usage),
+        )
+
+
+async def compacted(
+    conversation: Conversation, summarizer: Summarizer | None, *, cached: bool = False, force: bool = False
+) -> Compacted | None:
+    """Trim, which is certain, then summarise, which is best effort; None where nothing had to be done.
+    ``force``: down to the low water mark, or at least a summary of what waits for one."""
+    before = conversation.tokens
+    trimmed = conversation.compact(force=force)
+    if trimmed is None and not (force and summarizer and conversation.memory.record.pending):
+        return None
+    written = await summarizer.run(conversation, cached=cached) if summarizer else Summarized("")
+    if trimmed is None and not written.taken:
+        return None
+    record = conversation.memory.record
+    return Compacted(
+        left=trimmed.window.left if trimmed else (),
+        shortened=tuple(trimmed.window.shortened) if trimmed else (),
+        tokens_before=before,
+        tokens_after=conversation.tokens,
+        gist=rendered(record.gist, conversation.lang),
+        gist_by="model" if record.summary and not record.pending else "code",
+        model=written.model if written.taken else "",
+        pending=len(record.pending),
+        refused=written.refused,
+        seconds=written.seconds,
+        usage=written.usage,
+        cost=written.cost,
+    )
+
+
+class _Trying:
+    """One series of requests."""
+
+    def __init__(self, by: Summarizer, conversation: Conversation, *, cached: bool, later: bool) -> None:
+        self.by, self.conversation = by, conversation
+        self.cached, self.later = cached, later
+        self.room = by.client.context_window if not by.own else None
+        self.taken, self.refused, self.usage = 0, list[str](), Usage()
+
+    async def run(self) -> None:
+        request = self._next()
+        for _ in range(MOST_REQUESTS):
+            if request is None:
+                return
+            request = await self._asked(request)
+
+    async def _asked(self, request: SummaryRequest) -> SummaryRequest | None:
+        """The request that comes after this one, or None where it ends."""
+        began = time.monotonic()
+        try:
+            reply = await self._reply(request)
+        except ContextOverflow:
+            # What a smaller request leaves out stays pending: it isn't counted as summarised.
+            self.refused.append("overflow")
+            return self._smaller(request)
+        except PerdureError as error:
+            self.refused.append(type(error).__name__)
+            return None
+        self.usage += reply.usage
+        about = {
+            "model": reply.model or self.by.client.model,
+            "seconds": round(time.monotonic() - began, 3),
+            "usage": [reply.usage.prompt, reply.usage.completion, reply.usage.cached],
+            "cost": self.by.price(reply.usage),
+        }
+        accepted = self.conversation.accept(
+            reply.as_message(), request, cut=reply.cut, about=about, later=self.later
+        )
+        if accepted.summary:
+            self.taken += 1
+            return self._next()
+        self.refused.append(str(accepted.refusal))
+        if accepted.request is None and request.aligned:
+            # In the middle of a conversation some models go on with it; asked from outside they don't.
+            self.cached = False
+            return self._next()
+        return accepted.request
+
+    async def _reply(self, request: SummaryRequest) -> Reply:
+        wish = ModelRequest(
+            request.messages,
+            tools=self.conversation.tools if request.aligned else (),
+            purpose="summarize",
+            session=self.conversation.session,
+            max_output_tokens=request.max_output_tokens,
+            schema=request.schema,
+            patient=False,
+        )
+        return await complete(self.by.client, wish)
+
+    def _next(self) -> SummaryRequest | None:
+        return self.conversation.summary_request(room=self.room, cached=self.cached)
+
+    def _smaller(self, request: SummaryRequest) -> SummaryRequest | None:
+        self.cached = False
+        room = self.room or self.conversation.budget.window
+        self.room = room // 2
+        smaller = self._next()
+        return (
+            smaller if smaller and (request.aligned or len(smaller.sources) < len(request.sources)) else None
+        )

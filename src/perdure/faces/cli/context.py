@@ -1,0 +1,191 @@
+"""`perdure context` and `perdure compact`: what is in the window, and making room in it."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import anyio
+
+from perdure.app import Agent
+from perdure.chat.language import Language, say
+from perdure.errors import Words
+from perdure.faces.cli.run import settings_from
+from perdure.faces.cli.sessions import json_line
+from perdure.faces.cli.terminal import language_of_person, printable
+
+if TYPE_CHECKING:
+    from perdure.agent.overview import Overview, PastCompaction
+    from perdure.chat.events import Compacted
+
+#: How each part is called, and the letter that stands for it in the bar.
+PARTS: dict[str, tuple[str, Words]] = {
+    "system": ("S", ("system prompt", "系统提示")),
+    "tools": ("T", ("tools", "工具说明")),
+    "notes": ("N", ("notes: requests, exact values, files, commands", "笔记：请求、确切内容、文件、命令")),
+    "gist": ("G", ("gist", "概要")),
+    "user": ("u", ("said by the person", "用户的话")),
+    "assistant": ("a", ("answers", "回答")),
+    "tool_call": ("c", ("tool calls", "工具调用")),
+    "tool_result": ("r", ("tool results", "工具结果")),
+    "feedback": ("f", ("feedback", "反馈")),
+    "notice": ("n", ("notices", "提示")),
+    "recall": ("R", ("recalled", "召回")),
+    "plan": ("p", ("plan", "计划")),
+    "free": (".", ("free", "空闲")),
+    "reserve": ("#", ("kept free for the answer", "为回答保留")),
+}
+HEADING: Words = (
+    "{session}: {entries} entries, window {window:,} tokens{model}",
+    "{session}：{entries} 条记录，窗口 {window:,} 个 token{model}",
+)
+LEFT: Words = (
+    "no longer in the window, kept word for word: entries {left}",
+    "已不在窗口中、逐字保存：第 {left} 条",
+)
+PENDING: Words = ("waiting for a summary: {pending} items", "等待摘要：{pending} 项")
+COMPACTIONS: Words = ("compactions:", "压缩记录：")
+COMPACTION: Words = (
+    "  {time}  {left} entries left, {shortened} shortened, {before:,} -> {after:,} tokens, gist by {by}",
+    "  {time}  移出 {left} 条，缩短 {shortened} 条，{before:,} -> {after:,} 个 token，概要：{by}",
+)
+UNDONE: Words = (" (taken back)", "（已撤销）")
+NOTHING: Words = (
+    "nothing to compact: the window is below its low water mark",
+    "无需压缩：窗口低于低水位",
+)
+WOULD: Words = ("would leave: {left}", "将移出：{left}")
+DID: Words = ("left: {left}", "已移出：{left}")
+TOKENS: Words = ("{before:,} -> {after:,} tokens", "{before:,} -> {after:,} 个 token")
+GIST: Words = ("gist (by {by}):", "概要（{by}）：")
+REFUSED: Words = ("the summariser's reply wasn't taken: {why}", "未采用摘要模型的回复：{why}")
+NOTHING_TO_UNDO: Words = ("there is no compaction to take back", "没有可撤销的压缩")
+BACK: Words = ("in the window again: {left}", "重新回到窗口：{left}")
+NO_ENTRIES: Words = ("no entries", "无")
+#: Columns of the bar at most.
+WIDEST = 72
+
+
+def show_context(arguments: argparse.Namespace) -> int:
+    """What is in the window of a session, by part."""
+    settings = settings_from(arguments)
+    agent = Agent(settings)
+    with closing(agent.journal):
+        overview = agent.context(arguments.name)
+    if arguments.json:
+        json_line(overview.as_json())
+        return 0
+    lang = language_of_person(settings.lang)
+    for line in _told(overview, lang):
+        print(printable(line))
+    return 0
+
+
+def compact_session(arguments: argparse.Namespace) -> int:
+    """Compact a session now, show what that would do, or take the last compaction back."""
+    settings = settings_from(arguments)
+    lang = language_of_person(settings.lang)
+    agent = Agent(settings)
+    if arguments.undo:
+        back = anyio.run(_undone, agent, arguments.name)
+        if arguments.json:
+            json_line({"undone": back is not None, "back": list(back or ())})
+        else:
+            print(say(NOTHING_TO_UNDO, lang) if back is None else say(BACK, lang, left=_ranges(back, lang)))
+        return 0
+    event = anyio.run(_compacted, agent, arguments.name, arguments.preview)
+    if arguments.json:
+        json_line(event.as_json() if event else {"type": "compaction", "left": [], "nothing": True})
+    elif event is None:
+        print(say(NOTHING, lang))
+    else:
+        for line in _done(event, lang, preview=arguments.preview):
+            print(printable(line))
+    return 0
+
+
+async def _compacted(agent: Agent, session: str, preview: bool) -> Compacted | None:
+    async with agent:
+        return await agent.compact(session, preview=preview)
+
+
+async def _undone(agent: Agent, session: str) -> Sequence[int] | None:
+    async with agent:
+        return await agent.undo_compaction(session)
+
+
+def _told(overview: Overview, lang: Language) -> list[str]:
+    model = f", {overview.model}" if overview.model else ""
+    parts = {**overview.parts, "free": overview.free, "reserve": overview.reserve}
+    lines = [
+        say(
+            HEADING,
+            lang,
+            session=overview.session,
+            entries=overview.entries,
+            window=overview.window,
+            model=model,
+        ),
+        _bar(parts, overview.window),
+    ]
+    for name, (letter, words) in PARTS.items():
+        if name in parts:
+            share = parts[name] / overview.window
+            lines.append(f"  {letter} {parts[name]:>9,} {share:>5.0%}  {say(words, lang)}")
+    if overview.left:
+        lines.append(say(LEFT, lang, left=_spans(overview.left)))
+    if overview.pending:
+        lines.append(say(PENDING, lang, pending=overview.pending))
+    if overview.compactions:
+        lines.append(say(COMPACTIONS, lang))
+        lines += [_past(each, lang) for each in overview.compactions[-10:]]
+    if overview.gist:
+        lines += ["", overview.gist]
+    return lines
+
+
+def _bar(parts: dict[str, int], window: int) -> str:
+    """The window as a bar of letters, each part as long as its share; what is there shows at least once."""
+    width = min(shutil.get_terminal_size().columns - 3, WIDEST)
+    cells = "".join(
+        PARTS[name][0] * max(round(parts[name] * width / window), 1) for name in PARTS if parts.get(name)
+    )
+    return f"[{cells}]"
+
+
+def _past(past: PastCompaction, lang: Language) -> str:
+    by = f"{past.gist_by} {past.model}".strip() if past.gist_by == "model" else past.gist_by
+    line = say(
+        COMPACTION,
+        lang,
+        time=past.time[:19],
+        left=past.left,
+        shortened=past.shortened,
+        before=past.tokens_before,
+        after=past.tokens_after,
+        by=by,
+    )
+    return line + (say(UNDONE, lang) if past.undone else "")
+
+
+def _done(event: Compacted, lang: Language, *, preview: bool) -> list[str]:
+    lines = [say(WOULD if preview else DID, lang, left=_ranges([*event.left], lang))]
+    lines.append(say(TOKENS, lang, before=event.tokens_before, after=event.tokens_after))
+    if event.refused and not event.model:
+        lines.append(say(REFUSED, lang, why=event.refused[-1]))
+    if event.gist:
+        lines += [say(GIST, lang, by=event.model or event.gist_by), event.gist]
+    return lines
+
+
+def _ranges(numbers: Sequence[int], lang: Language) -> str:
+    from perdure.memory.ranges import joined
+
+    return _spans(joined((), numbers)) or say(NO_ENTRIES, lang)
+
+
+def _spans(ranges: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
