@@ -9,6 +9,7 @@ from typing import Any
 from perdure.agent.acting import Acting
 from perdure.agent.conversation import Conversation
 from perdure.agent.loop import Limits, Loop
+from perdure.agent.summarizing import Summarizer
 from perdure.chat.calls import ToolCall
 from perdure.chat.events import Event, RunFinished
 from perdure.chat.messages import Entry
@@ -39,6 +40,8 @@ class Bench:
         limits: Limits | None = None,
         policy: Policy | None = None,
         approve: Any = None,
+        summarizer: Summarizer | None = None,
+        background: bool = False,
     ) -> RunFinished:
         self.events = []
         journal = SqliteJournal(self.path)
@@ -46,13 +49,23 @@ class Bench:
             if not journal.exists("s"):
                 journal.create("s", {"system": "be brief", "lang": "en"})
             registry = Registry(self.tools)
-            conversation = Conversation(journal, "s", model.counter, Budget.of(self.window), registry.specs)
+            conversation = Conversation(
+                journal,
+                "s",
+                model.counter,
+                Budget.of(self.window),
+                registry.specs,
+                model=model.model,
+                summarised=summarizer is not None,
+            )
 
             async def nobody(call: ToolCall, tool: Tool) -> bool:
                 return False
 
             acting = Acting(registry, policy or Policy(approve_all=True), approve or nobody)
-            loop = Loop(model, acting, conversation, limits or Limits(), self.events.append)
+            loop = Loop(
+                model, acting, conversation, limits or Limits(), self.events.append, summarizer, background
+            )
             return await loop.run(task)
         finally:
             journal.close()

@@ -52,7 +52,7 @@ def words_of(messages: list[Message]) -> str:
     return " ".join(" ".join(map(text_of, messages)).split())
 
 
-every = pytest.mark.parametrize("form", FORMS, ids=str)
+forms = st.sampled_from(FORMS)
 
 
 @given(wild() | histories)
@@ -60,8 +60,7 @@ def test_the_default_form_changes_nothing(messages: list[Message]) -> None:
     assert formed(messages, Form()) == messages
 
 
-@every
-@given(messages=wild() | histories)
+@given(form=forms, messages=wild() | histories)
 def test_calls_keep_their_results_and_their_arguments(form: Form, messages: list[Message]) -> None:
     before = copy.deepcopy(messages)
     shaped = formed(messages, form)
@@ -73,8 +72,7 @@ def test_calls_keep_their_results_and_their_arguments(form: Form, messages: list
     assert [m for m in shaped if m["role"] == "tool"] == [m for m in messages if m["role"] == "tool"]
 
 
-@every
-@given(messages=wild() | histories)
+@given(form=forms, messages=wild() | histories)
 def test_nothing_of_what_was_said_is_lost_or_moved(form: Form, messages: list[Message]) -> None:
     shaped = words_of(formed(messages, form))
     for added in (*OPENING, *FILLER):
@@ -87,8 +85,7 @@ def test_nothing_of_what_was_said_is_lost_or_moved(form: Form, messages: list[Me
     assert kept.count(IMAGE) == pictures
 
 
-@every
-@given(messages=wild() | histories)
+@given(form=forms, messages=wild() | histories)
 def test_each_template_takes_the_form_it_demands(form: Form, messages: list[Message]) -> None:
     body: dict[str, Any] = {"messages": formed(messages, form)}
     if form.alternate:
@@ -101,8 +98,7 @@ def test_each_template_takes_the_form_it_demands(form: Form, messages: list[Mess
         assert system_role(body) is None
 
 
-@every
-@given(messages=wild() | histories, data=st.data())
+@given(form=forms, messages=wild() | histories, data=st.data())
 def test_a_growing_prompt_keeps_what_was_formed_before(
     form: Form, messages: list[Message], data: st.DataObject
 ) -> None:
@@ -115,15 +111,13 @@ def test_a_growing_prompt_keeps_what_was_formed_before(
         assert text_of(grown).startswith(text_of(last))
 
 
-@every
-@given(messages=wild() | histories)
+@given(form=forms, messages=wild() | histories)
 def test_a_formed_prompt_is_in_form(form: Form, messages: list[Message]) -> None:
     once = formed(messages, form)
     assert formed(once, form) == once
 
 
-@every
-@given(messages=wild() | histories)
+@given(form=forms, messages=wild() | histories)
 def test_what_forming_adds_is_bounded(form: Form, messages: list[Message]) -> None:
     counter = counter_for(None)
     most = most_added(form, counter)

@@ -194,6 +194,8 @@ def test_chinese_is_read_as_english_is() -> None:
         "Thanks!",
         "Sure, let me take a look at that.",
         "Hi there, good morning!",
+        "Sounds like fun.",
+        "Talk soon",
         "好的",
         "谢谢！",
         "你好，请稍等。",
@@ -240,7 +242,9 @@ def test_a_stop_in_a_number_a_path_or_an_abbreviation_ends_no_sentence(text: str
 def test_an_order_in_what_a_tool_showed_is_left_out(order: str, form: str) -> None:
     left = tool('fetch({"url": "a.example"}) -> Price is 42 EUR. ' + form.format(order))
     text = said(gist_of(left, person("The price matters, please compare it.", 5)))
-    assert not any(word in text for word in ("evil", "audit_log", "DAN", "delete_all", "OPS-9", "BOSS"))
+    assert not any(
+        word in text for word in ("evil", "audit_log", "DAN", "delete_all", "OPS-9", "BOSS", "reader")
+    )
     assert "42 EUR" in text
 
 
@@ -259,14 +263,13 @@ def test_only_the_person_makes_a_rule() -> None:
 
 
 def test_a_failure_stays_with_its_call() -> None:
-    noise = " ".join(f"line {n} of the build went well;" for n in range(30))
-    gist = gist_of(
-        tool(f'bash({{"command": "make build"}}) -> {noise} ERROR: libfoo 1.2.3 not found. {noise}')
-    )
+    noise = " ".join(f"Wrote out/part_{n}.bin and out/part_{n}.map of 4711 bytes;" for n in range(30))
+    failure = "ERROR: permission denied while the cache was opened."
+    gist = gist_of(tool(f'bash({{"command": "make build"}}) -> {noise} {failure} {noise}'))
     (line,) = gist
     assert line.section == "tools"
     assert line.text.startswith('bash({"command": "make build"}) -> ')
-    assert "ERROR: libfoo 1.2.3 not found." in line.text
+    assert failure in line.text
 
 
 def test_of_the_same_call_made_twice_the_second_result_counts() -> None:
@@ -322,11 +325,28 @@ def test_planted_facts_survive_twenty_rounds(lang: Language) -> None:
     assert {line.text for line in gist} >= set(facts)
 
 
-def test_what_is_new_and_weighs_more_takes_the_place_of_what_is_old() -> None:
+def test_what_is_new_takes_the_place_of_what_is_old_when_its_advantage_has_waned() -> None:
     old = gist_of(
-        *(model(f"Part {n} of the tour looked nice and pleasant to everybody.", n) for n in range(1, 9))
+        *(model(f"The service on host-{n} answers at port 80{n}0.", n) for n in range(1, 5)), limit=75
     )
     new = person("Never deploy on Fridays; the production host is orca-7.example.", 300)
-    gist = extracted(old, [new], 60, TOKENS, "en")
+    gist = gist_of(new, old=old, limit=75)
     assert any(line.entries == (300,) for line in gist)
-    assert TOKENS(said(gist)) <= 60
+    assert not set(old) <= set(gist)
+
+
+def test_where_nothing_is_new_even_lines_that_say_the_same_stay_as_they_are() -> None:
+    old = [
+        Line("facts", "The port is 5433.", (1,)),
+        Line("facts", "The port is 5433, as decided.", (2,)),
+        Line("open", "Check the port 5433.", (3,)),
+    ]
+    assert gist_of(person("Thanks!", 9), old=old) == old
+
+
+def test_a_sentence_is_shortened_by_a_clause_only_where_room_is_short() -> None:
+    left = person(
+        "The backup of orca-7 runs at 02:30, because the office is quite empty at that hour of the night."
+    )
+    assert [line.text for line in gist_of(left)] == [left.text]
+    assert [line.text for line in gist_of(left, limit=30)] == ["The backup of orca-7 runs at 02:30…"]

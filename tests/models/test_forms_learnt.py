@@ -49,7 +49,7 @@ BROKEN = [SYSTEM, CALLS, RESULT, user("stop"), user("go on"), WELL, CALLS, RESUL
 TALK = [SYSTEM, user("hello"), user("are you there?")]
 
 LLAMA = (
-    "\n------------\nWhile executing CallExpression at line 19, column 27 in source:\n...% 2 == 0) -%}↵        "
+    "\n------------\nWhile executing CallExpression at line 19, column 27 in source:\n...% 2 == 0) -%}↵  "
     "{{ raise_exception('SAID') }}↵{%- endif -%}↵{%- if messages[0]['role'] == 'system' -%}...\n"
     "                                           ^\nError: Jinja Exception: SAID"
 )

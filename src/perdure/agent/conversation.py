@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.chat.calls import ToolSpec
+from perdure.chat.forms import Form
 from perdure.chat.language import Language
 from perdure.chat.messages import Entry, Kind, Message
 from perdure.chat.tokens import TokenCounter
@@ -77,6 +78,11 @@ class Conversation:
         """The counter is that of the model's own tokenizer, not an estimate."""
         return "estimate" not in self._counter.name
 
+    def take_form(self, form: Form) -> None:
+        """What the client does to the order of roles adds tokens, which must have their room."""
+        if form != self._memory.form:
+            self._memory.take_form(form)
+
     def add(self, kind: Kind, message: Message) -> Entry:
         """Journal a message, durably, and take it into memory."""
         return self.add_all([(kind, message)])[0]
@@ -139,7 +145,9 @@ class Conversation:
             return None
         standing = {entry.seq for entry in self._memory.entries}
         self._record("compaction.undone", {})
+        form = self._memory.form
         self._memory = self._empty()
+        self._memory.take_form(form)
         self._fold(self.journal.records(self.session))
         self._keep_checkpoint()
         return [entry.seq for entry in self._memory.entries if entry.seq not in standing]

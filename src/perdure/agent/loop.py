@@ -248,6 +248,7 @@ class Loop:
     async def _compact(self) -> None:
         """First trim, which is certain, then summarise, which is best effort; both before the next call
         of the model, so that the prompt's beginning changes once."""
+        self.conversation.take_form(self.model.form)
         beside = self.summarizer if self.background else None
         event = await compacted(self.conversation, None if beside else self.summarizer, cached=self._caches)
         if event is None:

@@ -21,67 +21,39 @@ _CORE = re.compile(
     r"(?:passw(?:or)?d|passphrase|passcode|pass|pwd|secret|token|key|credentials?|auth"
     r"|密码|口令|密钥|秘钥|私钥|令牌|凭证)(?![a-z])"
 )
+#: One of these is in every text that such a secret is in.
 NAME_WORDS = (
-    "pass",
-    "pwd",
-    "secret",
-    "token",
-    "key",
-    "credential",
-    "auth",
-    "密",
-    "口令",
-    "钥",
-    "令牌",
-    "凭证",
+    *("pass", "pwd", "secret", "token", "key", "credential", "auth"),
+    *("密", "口令", "钥", "令牌", "凭证"),
 )
+_KIND_OF = {
+    **dict.fromkeys(("auth", "令牌", "凭证"), "token"),
+    **dict.fromkeys(("secret", "credential", "credentials", "密钥", "秘钥", "私钥"), "credential"),
+}
 _KEY_OF = (
-    *("api", "access", "account", "secret", "private", "auth", "service", "client", "encryption", "signing"),
-    *(
-        "shared",
-        "master",
-        "storage",
-        "subscription",
-        "webhook",
-        "consumer",
-        "session",
-        "admin",
-        "deploy",
-        "app",
-    ),
+    *("api", "access", "account", "secret", "private", "auth", "service", "client", "encryption"),
+    *("signing", "shared", "master", "storage", "subscription", "webhook", "consumer", "session"),
+    *("admin", "deploy", "app"),
 )
 _TOKEN_OF = (
-    *("access", "auth", "refresh", "bearer", "id", "session", "private", "api", "bot", "secret", "security"),
-    *("device", "login"),
+    *("access", "auth", "refresh", "bearer", "id", "session", "private", "api", "bot", "secret"),
+    *("security", "device", "login"),
 )
 #: Tokens that are counted, or mark a place in a list or a text.
 _COUNTED = (
-    *("page", "next", "prev", "previous", "cursor", "continuation", "sync", "special", "eos", "bos", "pad"),
-    *(
-        "unk",
-        "sep",
-        "cls",
-        "mask",
-        "max",
-        "min",
-        "num",
-        "total",
-        "per",
-        "stop",
-        "start",
-        "end",
-        "first",
-        "last",
-    ),
-    *("input", "output", "prompt", "completion", "cached"),
+    *("page", "next", "prev", "previous", "cursor", "continuation", "sync", "special", "eos", "bos"),
+    *("pad", "unk", "sep", "cls", "mask", "max", "min", "num", "total", "per", "stop", "start", "end"),
+    *("first", "last", "input", "output", "prompt", "completion", "cached"),
 )
 #: Behind the name: what closes it, says whose it is or of what type, and the sign that a value comes.
 _SIGN = re.compile(
     r"(?:_?[0-9]{1,3}|_(?:base|value|prod|production|dev|staging|test|live|main|primary|secondary|backup|old"
     r"|new))?(?![a-z0-9_])"
     r"""\\{0,3}["'`*\])}]{0,3}"""
-    r"(?:[ \t]for(?:[ \t][\w@.'-]{1,30}){1,4}?(?=[ \t](?:is|was)[ \t]|[ \t]?[:=])|[ \t]?[(（][^()（）\n]{1,30}[)）])?"
+    r"(?:[ \t]for(?:[ \t][\w@.'-]{1,30}){1,4}?(?=[ \t](?:is|was)[ \t]|[ \t]?[:=])"
+    r"|[ \t]?[(（][^()（）\n]{1,30}[)）])?"
     r"(?::[ \t]?[A-Za-z][\w.\[\]| ]{0,30}?(?=[ \t]?=[^=]))?"
+    # ``assigned`` in code or settings, ``told`` by a colon, ``said`` in a sentence, only ``loose``ly there.
     r"(?:(?P<assigned>[ \t]{0,8}(?::=|={1,3}>?|＝)[ \t]{0,8}|>(?=[^<\n]{1,200}</))"
     r"|(?P<told>[ \t]{0,8}[:：][ \t*]{0,8}"
     r"|[ \t]{0,4}(?:就?是|[改设换变置]?[为成]了?|设置为)[ \t]{0,4}[:：]?[ \t]{0,4})"
@@ -107,11 +79,12 @@ _NOTHING = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _PATH = re.compile(r"(?:~|\.{0,2})/[\w.-]+(?:/|$)|[a-z]{2,8}://", re.IGNORECASE)
-#: Code that fetches a value instead of being one: a call, an index, an attribute, a variable.
+#: Code that fetches a value instead of being one: a call, an index, an attribute, a variable. In
+#: the environment (``NAME=value``) there is none.
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[]|(?:self|this|args|config|settings|os|env|process|request|options|data)\."
     r"|[A-Za-z_]*_[A-Za-z_]*$|(?:new|old|user|my|db|raw|client|access)?(?:Password|Secret|Token|Key)$"
-    r"|[A-Z][A-Za-z]*Str$"
+    r"|[A-Z][A-Za-z]*Str$|(?:[A-Za-z_]+\.)+\w*(?:password|passwd|pwd|secret|token|key)$"
 )
 _RUN = re.compile(r"""[^\s"'`<>]*+""")
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,30}+(?![!-+\--9<-~])")
@@ -150,29 +123,23 @@ def _kind(core: str, before: str) -> str | None:
     """``password``, ``credential`` or ``token``: the less often the name stands for something else,
     the less its value must look like a secret. None where it names no secret."""
     owner = before[:-1] if before[-1:] in {"_", "-", " "} else before
-    glued = before[-1:].isalpha()
-    match core:
-        case "key":
-            return "credential" if owner.endswith(_KEY_OF) else None
-        case "token" if owner.endswith(_COUNTED):
-            return None
-        case "token" if owner.endswith(_TOKEN_OF):
-            return "credential"
-        case "pass":
-            return "password" if before[-1:] in {"_", "-", '"', "'"} else None
-        case "pwd" | "auth" if glued:
-            return None
-        case "token" | "auth" | "令牌" | "凭证":
-            return "token"
-        case "secret" | "credential" | "credentials" | "密钥" | "秘钥" | "私钥":
-            return "credential"
-    return "password"
+    if core == "key":
+        return "credential" if owner.endswith(_KEY_OF) else None
+    if core == "token" and owner.endswith(_COUNTED + _TOKEN_OF):
+        return "credential" if owner.endswith(_TOKEN_OF) else None
+    if core == "pass":
+        return "password" if before[-1:] in {"_", "-", '"', "'"} else None
+    if core in {"pwd", "auth"} and before[-1:].isalpha():
+        return None
+    return "token" if core == "token" else _KIND_OF.get(core, "password")
 
 
 def _value(text: str, sign: re.Match[str], kind: str, before: str) -> Span | None:
     """Where the value behind a name stands, if it is a secret."""
     at, how = sign.end(), str(sign.lastgroup)
-    if how == "loose":
+    if sign["assigned"] == "=" and text[sign.start() - 1].isupper():
+        how = "exported"
+    elif how == "loose":
         if _OPTION_NAME.search(before):
             how = "assigned"
         elif _PLAIN_WORD.match(text, at):
@@ -222,15 +189,17 @@ def _quoted_secret(kind: str, how: str, value: str) -> bool:
     if kind == "credential":
         return len(value) >= 6 and not any(map(str.isspace, value))
     # A passphrase has spaces too; a label or a description speaks of the password or ends as one does.
-    return " " not in value.strip() or not (_CORE.search(value) or value.rstrip()[-1:] in ".?!:…")
+    return " " not in value.strip() or not (_CORE.search(value.lower()) or value.rstrip()[-1:] in ".?!:…")
 
 
 def _bare_secret(kind: str, how: str, value: str, *, last: bool) -> bool:
-    if len(value) < 3 or value[0] == "-" or is_nothing(value) or _PATH.match(value) or _CODE.match(value):
+    if len(value) < 3 or value[0] == "-" or is_nothing(value) or _PATH.match(value):
         return False
-    if kind == "token" or (kind == "credential" and how != "assigned"):
+    if how != "exported" and _CODE.match(value):
+        return False
+    if kind == "token" or (kind == "credential" and how not in {"assigned", "exported"}):
         return looks_random(value)
-    if how == "assigned":
+    if how in {"assigned", "exported"}:
         return kind == "password" or len(value) >= 6
     if _WORD.fullmatch(value):
         return how != "loose" and last and len(value) >= 4 and not _SAID_OF_ONE.fullmatch(value)

@@ -160,8 +160,8 @@ _SIGNED = re.compile(
 )
 _HEADER = re.compile(
     r"""\bauthorization\\{0,3}["']?[ \t]*[:=][ \t]*\\{0,3}["']?"""
-    r"(?:(?:bearer|basic|token|bot|digest|apikey|api-key)[ \t]+)?"
-    r"(?P<value>[\w.~+/=:-]{6,}+)",
+    r"(?P<scheme>(?:bearer|basic|token|bot|digest|apikey|api-key)[ \t]+)?"
+    r"(?P<value>[\w.~+/=:-]{8,}+)",
     re.IGNORECASE | re.ASCII,
 )
 _BEARER = re.compile(r"\bbearer[ \t]+(?P<value>[\w.~+/=-]{8,}+)", re.IGNORECASE | re.ASCII)
@@ -185,6 +185,12 @@ def _values(pattern: re.Pattern[str], *names: str) -> Callable[[str], Iterator[S
         for name in names
         if match[name] and not is_nothing(match[name])
     )
+
+
+def _headers(text: str) -> Iterator[Span]:
+    for match in _HEADER.finditer(text):
+        if looks_random(match["value"]) or (match["scheme"] and not is_nothing(match["value"])):
+            yield match.span("value")
 
 
 def _bearers(text: str) -> Iterator[Span]:
@@ -224,7 +230,7 @@ _RULES = (
     *(_Rule(words, _detected(module, name), True) for module, name, words in _DETECTORS),
     _Rule(("://",), _values(_IN_URL)),
     _Rule(("sig",), _values(_SIGNED), one_word=True),
-    _Rule(("authorization",), _values(_HEADER)),
+    _Rule(("authorization",), _headers),
     _Rule(("bearer",), _bearers),
     _Rule(("cookie",), _crumbs),
     _Rule(("curl", "mysql", "mariadb", "sshpass"), _values(_OPTION, "user", "sql", "ssh")),

@@ -48,7 +48,7 @@ NOVEL = 0.4
 FRAME = 7
 #: Weight of what a sentence says, up to which it is talk; what its place at the beginning or the end
 #: multiplies, and what a failure adds to a part of an output.
-TALK, FIRST, FAILED = 0.8, 1.15, 6.0
+TALK, FIRST, FAILED = 0.8, 1.15, 20.0
 #: Lines that don't fit in a row, after which no other is tried.
 MISSES = 8
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from perdure.chat.calls import ToolSpec
+from perdure.chat.forms import Form, formed, most_added
 from perdure.chat.language import Language, language_of
 from perdure.chat.messages import Entry, Kind, Message, call_ids, kind_of, text_of
 from perdure.chat.repair import INTERRUPTED, Repair, repair
@@ -34,6 +36,8 @@ from perdure.memory.ranges import joined
 from perdure.memory.record import Record
 from perdure.memory.window import Compaction, Window
 
+#: The form of prompts for endpoints that demand nothing of the order of roles.
+ANY_ORDER = Form()
 #: Requests to a summariser after one compaction: pieces that are folded in, and second tries.
 MOST_SUMMARIES = 16
 #: Shares of the room that the notes are given in turn, until the current request stays whole.
@@ -48,7 +52,8 @@ class Memory:
     each request carries; ``lang`` is that of the notes (by default the first request's); ``low_water``
     the share of the window's room that a compaction leaves (by default as the session grows).
 
-    ``summarised``: a model writes the gist in the end, so what left waits for it; else code alone does.
+    ``form``: what the endpoint's template demands of the order of roles. ``summarised``: a model writes
+    the gist in the end, so what left waits for it; else code alone does.
     ``faithful``: the published algorithm's order and removal, for comparison; then a prompt may exceed
     the budget and lose the request, as it does there.
     """
@@ -63,6 +68,7 @@ class Memory:
         tools: Sequence[ToolSpec] = (),
         lang: Language | None = None,
         low_water: float | None = None,
+        form: Form = ANY_ORDER,
         summarised: bool = True,
         faithful: bool = False,
     ) -> None:
@@ -88,11 +94,12 @@ class Memory:
         self._open: list[str] = []
         self._system, self._fixed = "", 0
         self.be_told(system)
+        self.take_form(form)
 
     @property
     def tokens(self) -> int:
-        """Tokens of the next prompt: system prompt, tools, notes and window."""
-        return self._fixed + self._notes_tokens + self._window.tokens
+        """Tokens of the next prompt: system prompt, tools, notes, window, and what its form adds."""
+        return self._fixed + self._notes_tokens + self._window.tokens + self._shaping(self._window)
 
     @property
     def fixed(self) -> int:
@@ -140,6 +147,11 @@ class Memory:
         self._system = system
         told = self.counter.message(_system(system)) if system else 0
         self._fixed = told + self.counter.tools(self._tools)
+
+    def take_form(self, form: Form) -> None:
+        """Set the form of the prompts, as an endpoint's refusals have taught it."""
+        self.form = form
+        self._added = most_added(form, self.counter)
 
     def append(self, message: Message, kind: Kind | None = None) -> list[Entry]:
         """Take a message; the entries that came of it.
@@ -237,7 +249,7 @@ class Memory:
 
     def messages(self) -> list[Message]:
         """The prompt as it stands now, whether it fits or not; changes nothing."""
-        return [*self._beginning(), *self._window.messages(), *self.closing()]
+        return formed([*self._beginning(), *self._window.messages(), *self.closing()], self.form)
 
     def compact(
         self, summarize: Callable[[SummaryRequest], str | Message] | None = None, *, force: bool = False
@@ -298,7 +310,7 @@ class Memory:
         if later:
             return Accepted(Summary(found, request.covered, self._notes, record))
         notes = self._notes_on(record, self._window, self._shares)
-        if self._fixed + self.counter.message(_notes(notes)) + self._window.tokens > self.limit:
+        if self.tokens - self._notes_tokens + self.counter.message(_notes(notes)) > self.limit:
             # The window needs the room; the summary is kept and stands in the next notes.
             notes = self._notes
         return Accepted(Summary(found, request.covered, notes, record))
@@ -330,7 +342,7 @@ class Memory:
         over = self.tokens + waiting > limit
         if not over and not force:
             return None
-        room = limit - self._fixed - waiting
+        room = limit - self._fixed - waiting - self._shaping(self._window)
         tried: list[Trimmed] = []
 
         def fits(trimmed: Trimmed) -> bool:
@@ -417,7 +429,7 @@ class Memory:
         something = shares.tokens and (record.left or compaction.shortened)
         notes = self._notes_on(record, after, shares) if something else ""
         tokens = self.counter.message(_notes(notes)) if notes else 0
-        total = self._fixed + tokens + after.tokens
+        total = self._fixed + tokens + after.tokens + self._shaping(after)
         return Trimmed(compaction, notes, shares, self.tokens, total, record=record)
 
     def _cuts_a_request(self, compaction: Compaction) -> bool:
@@ -469,6 +481,17 @@ class Memory:
             shown.update(literal for literal, _ in known or literals_of(entry))
         recall = any(tool.name == "recall" for tool in self._tools)
         return record.notes(shares, standing, shown, now=self._last, recall=recall, count=count, lang=lang)
+
+    def _shaping(self, window: Window) -> int:
+        """Tokens that the form adds at most to a prompt with this window."""
+        if not self._added.behind_results:
+            return self._added.once
+        kinds = [entry.kind for entry in window.entries]
+        behind = sum(
+            before is Kind.TOOL_RESULT and after not in {Kind.TOOL_RESULT, Kind.TOOL_CALL, Kind.ASSISTANT}
+            for before, after in pairwise(kinds)
+        )
+        return self._added.once + behind * self._added.behind_results
 
     def _beginning(self) -> list[Message]:
         system = [_system(self._system)] if self._system else []

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from perdure.chat.calls import Schema, ToolCall, ToolSpec
+from perdure.chat.forms import Form
 from perdure.chat.messages import Message
 from perdure.chat.tokens import TokenCounter, Usage
 
@@ -102,6 +103,11 @@ class ModelClient(Protocol):
     @property
     def context_window(self) -> int | None:
         """Tokens of prompt and answer together, where the endpoint or a table knows it."""
+        ...
+
+    @property
+    def form(self) -> Form:
+        """What is known to be demanded of the order of roles; the client gives it to each request."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]: ...

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import count
 
 from perdure.chat.calls import ToolCall
+from perdure.chat.forms import Form
 from perdure.chat.tokens import TokenCounter, Usage, counter_for
 from perdure.errors import PerdureError
 from perdure.models.client import ModelRequest, Piece, Reply, Text
@@ -28,6 +29,7 @@ class ScriptedModel:
         self.model = "scripted"
         self.context_window = context_window
         self.counter = counter or counter_for(None)
+        self.form = Form()
         self.requests: list[ModelRequest] = []
         self._script = script
         self._ids = count(1)

@@ -22,6 +22,7 @@ from typing import Any
 import anyio.to_thread
 
 from perdure.chat.calls import ToolCall, ToolSpec
+from perdure.chat.forms import Form
 from perdure.chat.language import Language, language_of, say
 from perdure.chat.messages import Message, text_of
 from perdure.chat.tokens import TokenCounter, Usage
@@ -107,6 +108,10 @@ class SmallModelClient:
     @property
     def context_window(self) -> int | None:
         return self.inner.context_window
+
+    @property
+    def form(self) -> Form:
+        return self.inner.form
 
     async def aclose(self) -> None:
         await self.inner.aclose()
