@@ -15,7 +15,7 @@ from perdure.chat.calls import ToolSpec
 from perdure.chat.forms import Form
 from perdure.chat.language import Language
 from perdure.chat.messages import Entry, Kind, Message
-from perdure.chat.tokens import TokenCounter
+from perdure.chat.tokens import TokenCounter, Usage
 from perdure.memory.budget import Budget
 from perdure.memory.calibration import Calibration
 from perdure.memory.compactions import Accepted, Summary, Trimmed
@@ -55,7 +55,10 @@ class Conversation:
         self._summarised = summarised
         self._looking = looking
         self._configured = budget
-        self._calibration = Calibration.from_json(journal.learnt(model)) if model else Calibration()
+        learnt = journal.learnt(model) if model else {}
+        self._calibration = Calibration.from_json(learnt)
+        #: The endpoint has been seen to serve the beginnings of prompts from a cache.
+        self.caches = bool(learnt.get("caches"))
         self._memory = self._empty()
         self._open()
 
@@ -157,15 +160,20 @@ class Conversation:
         which alone makes it so: nothing leaves that the journal doesn't know of."""
         return self._memory.messages()
 
-    def learn_count(self, counted: int, reported: int) -> None:
-        """The endpoint read a whole prompt that we ``counted``, and ``reported`` its own count."""
-        self._calibration = self._calibration.after(counted, reported)
+    def learn_usage(self, counted: int, usage: Usage) -> None:
+        """The endpoint read a whole prompt that we ``counted``, and reported its own count."""
+        before = self._calibration, self.caches
+        self._calibration = self._calibration.after(counted, usage.prompt)
+        self.caches = self.caches or usage.cached > 0
         scale = self._calibration.scale(exact=self.counts_exactly)
         if scale != self._memory.scale:
             self._memory.scale = scale
             self._record("count.learnt", {"scale": scale})
-            if self.model and not self._looking:
-                self.journal.learn(self.model, self._calibration.as_json())
+        higher = self._calibration.highest > before[0].highest or scale != before[0].scale(
+            exact=self.counts_exactly
+        )
+        if self.model and not self._looking and (higher or self.caches != before[1]):
+            self.journal.learn(self.model, {**self._calibration.as_json(), "caches": self.caches})
 
     def learn_window(self, limit: int | None, requested: int | None) -> int:
         """The endpoint refused the prompt as too long: from now on its window, in our count.

@@ -199,7 +199,7 @@ class Loop:
         else:
             if not self._was_cut(reply):
                 if reply.of_whole_prompt:
-                    self.conversation.learn_count(self._counted, reply.usage.prompt)
+                    self.conversation.learn_usage(self._counted, reply.usage)
                 return reply
         await self._compact()
         return await self._stream()
@@ -250,7 +250,7 @@ class Loop:
         of the model, so that the prompt's beginning changes once."""
         self.conversation.take_form(self.model.form)
         beside = self.summarizer if self.background else None
-        event = await compacted(self.conversation, None if beside else self.summarizer, cached=self._caches)
+        event = await compacted(self.conversation, None if beside else self.summarizer)
         if event is None:
             return
         self._tell(event)
@@ -261,7 +261,7 @@ class Loop:
     async def _summarize_beside(self, summarizer: Summarizer) -> None:
         self._summarizing = True
         try:
-            written = await summarizer.run(self.conversation, cached=self._caches, later=True)
+            written = await summarizer.run(self.conversation, later=True)
             self._heard(written.usage, written.refused, taken=bool(written.taken))
         except PerdureError as error:
             self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
@@ -278,11 +278,6 @@ class Loop:
             if (failed := self.conversation.failed_summaries) % FAILURES == 0:
                 told = say(SUMMARY_RESTS, self._lang, times=failed, rest=REST)
                 self._tell(Notice(code="summary.rests", text=told))
-
-    @property
-    def _caches(self) -> bool:
-        """The endpoint has served prompts from a cache in this turn."""
-        return self.usages["think"].cached > 0
 
     def _used(self, purpose: Purpose, usage: Usage) -> None:
         self.usages[purpose] = self.usages.get(purpose, Usage()) + usage

@@ -55,15 +55,14 @@ class Summarizer:
         rested = conversation.compactions_since_failure
         return conversation.failed_summaries >= FAILURES and rested <= REST
 
-    async def run(self, conversation: Conversation, *, cached: bool, later: bool = False) -> Summarized:
-        """Ask until nothing waits any more, or it fails. ``cached``: the endpoint serves prefixes from a
-        cache; ``later``: the prompt stays as it is until the next compaction. Raises only what the
-        journal raises; cancellation passes through."""
+    async def run(self, conversation: Conversation, *, later: bool = False) -> Summarized:
+        """Ask until nothing waits any more, or it fails. ``later``: the prompt stays as it is until the
+        next compaction. Raises only what the journal raises; cancellation passes through."""
         began = time.monotonic()
         done = Summarized(self.client.model)
         if self.rests(conversation):
             return replace(done, resting=True)
-        trying = _Trying(self, conversation, cached=cached and self.own, later=later)
+        trying = _Trying(self, conversation, later=later)
         with anyio.move_on_after(self.seconds) as limit:
             await trying.run()
         if limit.cancelled_caught:
@@ -81,7 +80,7 @@ class Summarizer:
 
 
 async def compacted(
-    conversation: Conversation, summarizer: Summarizer | None, *, cached: bool = False, force: bool = False
+    conversation: Conversation, summarizer: Summarizer | None, *, force: bool = False
 ) -> Compacted | None:
     """Trim, which is certain, then summarise, which is best effort; None where nothing had to be done.
     ``force``: down to the low water mark, or at least a summary of what waits for one."""
@@ -89,7 +88,7 @@ async def compacted(
     trimmed = conversation.compact(force=force)
     if trimmed is None and not (force and summarizer and conversation.memory.record.pending):
         return None
-    written = await summarizer.run(conversation, cached=cached) if summarizer else Summarized("")
+    written = await summarizer.run(conversation) if summarizer else Summarized("")
     if trimmed is None and not written.taken:
         return None
     record = conversation.memory.record
@@ -112,9 +111,9 @@ async def compacted(
 class _Trying:
     """One series of requests."""
 
-    def __init__(self, by: Summarizer, conversation: Conversation, *, cached: bool, later: bool) -> None:
+    def __init__(self, by: Summarizer, conversation: Conversation, *, later: bool) -> None:
         self.by, self.conversation = by, conversation
-        self.cached, self.later = cached, later
+        self.cached, self.later = by.own and conversation.caches, later
         self.room = by.client.context_window if not by.own else None
         self.taken, self.refused, self.usage = 0, list[str](), Usage()
 

@@ -8,7 +8,7 @@ is too long is asked for once more, and then cut by code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perdure.chat.language import Language
 from perdure.chat.messages import Entry, Kind, Message, text_of
@@ -66,28 +66,21 @@ def request_for(
     of the newest entry; ``before``: ask with that prompt where it fits."""
     if not record.pending or limit < 1:
         return None
-    literals = _worth_keeping(record, limit // JUDGED_BY, now, counter)
     output = output_room(limit, window)
     if before and (prompt := before.within(room - output, record)):
-        return aligned(
-            prompt,
+        request = aligned(prompt, record.summary, record.pending, limit=limit, lang=lang, output=output)
+    else:
+        count = counter.text
+        request = folded(
             record.summary,
             record.pending,
+            room=room - output,
+            count=count,
             limit=limit,
-            literals=literals,
             lang=lang,
             output=output,
         )
-    return folded(
-        record.summary,
-        record.pending,
-        limit=limit,
-        room=room - output,
-        literals=literals,
-        count=counter.text,
-        lang=lang,
-        output=output,
-    )
+    return replace(request, literals=_worth_keeping(record, request, now, counter))
 
 
 def summary_in(
@@ -104,9 +97,12 @@ def summary_in(
     return shortened(request, text_of(reply) if isinstance(reply, dict) else reply or "")
 
 
-def _worth_keeping(record: Record, room: int, now: int, counter: TokenCounter) -> tuple[str, ...]:
+def _worth_keeping(
+    record: Record, request: SummaryRequest, now: int, counter: TokenCounter
+) -> tuple[str, ...]:
     """The literals that a summary is judged by: those worth most in what it stands for."""
-    said = "\n".join([source.text for source in record.pending] + [line.text for line in record.summary])
+    said = "\n".join([*(each.text for each in request.sources), *(line.text for line in request.base)])
+    room = request.limit // JUDGED_BY
     kept: list[str] = []
     for literal in record.ledger.worthiest(now):
         if literal in said:

@@ -7,7 +7,7 @@ prompts, byte for byte.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
 from perdure.memory.gist import Line, SummaryRequest, lines_as_json, lines_from_json
@@ -33,12 +33,11 @@ class Trimmed:
 
     def as_json(self) -> dict[str, Any]:
         """For the journal; `from_json` gives it back."""
-        shares = self.shares
         return {
             "left": list(self.window.left),
             "shortened": {str(seq): kept for seq, kept in self.window.shortened.items()},
             "notes": self.notes,
-            "shares": [shares.requests, shares.gist, shares.exact],
+            "shares": astuple(self.shares),
             "tokens_before": self.tokens_before,
             "tokens_after": self.tokens_after,
         }
@@ -47,7 +46,7 @@ class Trimmed:
     def from_json(cls, body: Mapping[str, Any]) -> Trimmed:
         shortened = {int(seq): int(kept) for seq, kept in body["shortened"].items()}
         window = Compaction(tuple(body["left"]), shortened, 0, 0)
-        shares = Shares(*body.get("shares", (0, 0, 0)))
+        shares = Shares(*body.get("shares", (0, 0, 0, 0)))
         return cls(window, body.get("notes", ""), shares, body["tokens_before"], body["tokens_after"])
 
 

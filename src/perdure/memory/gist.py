@@ -157,15 +157,12 @@ def folded(
     *,
     limit: int,
     room: int,
-    literals: Sequence[str],
     count: Callable[[str], int],
     lang: Language,
     output: int,
-) -> SummaryRequest | None:
-    """The request for as many of the sources as fit ``room`` tokens of prompt, oldest first; those
-    that don't fit stay for the next one. None where there is nothing to take in."""
-    if not sources:
-        return None
+) -> SummaryRequest:
+    """The request for as many of the sources as fit ``room`` tokens of prompt, oldest first and at least
+    one; those that don't fit stay for the next request."""
     told = "\n\n".join((say(TASK, lang, words=_words(limit, lang)), say(AS_JSON, lang)))
     so_far = f"{say(SO_FAR, lang)}\n{rendered(base, lang) or say(NONE, lang)}"
     room -= count(say(KEEPER, lang)) + count(told) + count(so_far) + count(say(SINCE, lang)) + 32
@@ -186,7 +183,7 @@ def folded(
         {"role": "user", "content": text},
     ]
     taken = tuple(sources[: len(said)])
-    return SummaryRequest(messages, output, limit, lang, tuple(base), taken, tuple(literals), schema=SCHEMA)
+    return SummaryRequest(messages, output, limit, lang, tuple(base), taken, schema=SCHEMA)
 
 
 def aligned(
@@ -195,23 +192,17 @@ def aligned(
     sources: Sequence[Source],
     *,
     limit: int,
-    literals: Sequence[str],
     lang: Language,
     output: int,
-) -> SummaryRequest | None:
-    """The request as the conversation's own ``prompt`` and one instruction at its end. None where there
-    is nothing to take in."""
-    if not sources:
-        return None
+) -> SummaryRequest:
+    """The request as the conversation's own ``prompt`` and one instruction at its end."""
     headings = "\n".join(f"{say(heading, lang)}:" for heading in HEADINGS.values())
     told = (
         say(PAUSE, lang) + say(TASK, lang, words=_words(limit, lang)),
         say(AS_LINES, lang, headings=headings),
     )
     messages = [*prompt, {"role": "user", "content": "\n\n".join(told)}]
-    return SummaryRequest(
-        messages, output, limit, lang, tuple(base), tuple(sources), tuple(literals), aligned=True
-    )
+    return SummaryRequest(messages, output, limit, lang, tuple(base), tuple(sources), aligned=True)
 
 
 def shortened(request: SummaryRequest, reply: str) -> SummaryRequest:

@@ -13,7 +13,7 @@ follows is best effort, and costs nothing but itself where it fails. Pure: no I/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +31,7 @@ from perdure.memory.faithful import popped
 from perdure.memory.gist import Line, SummaryRequest
 from perdure.memory.growth import LOW_WATER, Growth
 from perdure.memory.literals import Shape, literals_of
-from perdure.memory.notes import Shares, as_request, gist_alone
+from perdure.memory.notes import Shares, as_request, frame_tokens, gist_alone
 from perdure.memory.ranges import joined
 from perdure.memory.record import Record
 from perdure.memory.window import Compaction, Window
@@ -86,7 +86,8 @@ class Memory:
         self._growth = Growth()
         self._tools = tuple(tools)
         self._notes, self._notes_tokens = "", 0
-        self._shares = Shares.of(0, 0)
+        self._shares = Shares.of(0, 0, 0)
+        self._frames: dict[Language, int] = {}
         self._before = Before()
         self._asked: SummaryRequest | None = None
         self._literals: dict[int, Sequence[tuple[str, Shape]]] = {}
@@ -203,7 +204,7 @@ class Memory:
             self.append(message)
         if start > beginning:
             left = tuple(entry.seq for entry in self._window.entries)
-            shares = Shares.of(self.limit, self.limit - self._fixed)
+            shares = self._shares_of(self.limit, self.limit - self._fixed)
             gone_now = Compaction(left, {}, self._window.tokens, 0)
             record = self._record_after(gone_now, shares.gist)
             record = replace(record, left=joined(record.left, range(1, self._last + 1)))
@@ -349,7 +350,7 @@ class Memory:
             return trimmed.tokens_after + waiting <= limit
 
         for part in NOTES_GIVE_WAY:
-            shares = Shares.of(limit, int(room * part))
+            shares = self._shares_of(limit, int(room * part))
             trimmed = self._trimmed(shares, room - shares.tokens, force=force and not over)
             if trimmed is None and not over:
                 return None
@@ -387,7 +388,7 @@ class Memory:
             "standing": [[entry.seq, kept.get(entry.seq)] for entry in self._window.entries],
             "record": self._record.as_json(),
             "notes": self._notes,
-            "shares": [shares.requests, shares.gist, shares.exact],
+            "shares": astuple(shares),
             "growth": [self._growth.tokens, self._growth.calls],
             "fresh": self._fresh,
         }
@@ -416,6 +417,12 @@ class Memory:
         while beginning < start < end and history[start].get("role") == "tool":
             start -= 1
         return start
+
+    def _shares_of(self, limit: int, room: int) -> Shares:
+        lang = self.lang or "en"
+        if lang not in self._frames:
+            self._frames[lang] = frame_tokens(self.counter, lang)
+        return Shares.of(limit, room, self._frames[lang])
 
     def _trimmed(self, shares: Shares, space: int, *, force: bool) -> Trimmed | None:
         """The compaction that leaves the window ``space`` tokens beside notes of these shares."""

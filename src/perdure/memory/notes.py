@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from perdure.chat.language import Language, say
 from perdure.chat.secrets import masked
+from perdure.chat.tokens import TokenCounter
 from perdure.errors import Words
 from perdure.memory.gist import Line, gist_limit, rendered
 from perdure.memory.ranges import Ranges
@@ -36,6 +37,8 @@ END: Words = ("[End of the notes.]", "[笔记结束。]")
 
 #: Characters of a request that are kept, and of the first one, which says what it is all about.
 REQUEST_KEPT, FIRST_KEPT = 400, 1_200
+#: Tokens for what is exact that are wished for in any window, and at most.
+LEAST_EXACT, MOST_EXACT = 360, 1_500
 #: Characters of the answer that tell how a request ended.
 OUTCOME_KEPT = 80
 
@@ -53,24 +56,33 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Tokens that each part of the notes may take. ``exact``: files, commands and exact values."""
+    """Tokens that each part of the notes may take. ``exact``: files, commands and exact values; ``frame``:
+    what stands around the parts."""
 
     requests: int
     gist: int
     exact: int
-    frame: int = 90
+    frame: int
 
     @classmethod
-    def of(cls, budget: int, room: int) -> Shares:
-        """A tenth of the room for the person's words; for what is exact a third of a small one, at most
-        1,500. ``room``: the budget without system prompt and tools."""
+    def of(cls, budget: int, room: int, frame: int) -> Shares:
+        """A tenth of the room for the person's words; for what is exact a third, of a very small one up to
+        two fifths, and at most 1,500. ``room``: the budget without system prompt and tools."""
         if room <= 0:
             return cls(0, 0, 0, 0)
-        return cls(requests=room // 10, gist=gist_limit(budget, room), exact=min(room // 3, 1_500))
+        exact = min(max(room // 3, LEAST_EXACT), room * 2 // 5, MOST_EXACT)
+        return cls(room // 10, gist_limit(budget, room), exact, frame)
 
     @property
     def tokens(self) -> int:
         return self.requests + self.gist + self.exact + self.frame
+
+
+def frame_tokens(counter: TokenCounter, lang: Language) -> int:
+    """Tokens of notes with nothing in them, counted high: the widest receipt, all headings."""
+    widest = tuple((number, number + 1) for number in range(10_000_000, 10_000_070, 10))
+    empty = written(left=widest, gist="-", values=("-",), recall=True, lang=lang)
+    return counter.message({"role": "user", "content": empty})
 
 
 def as_request(seq: int, text: str) -> Request:
@@ -98,7 +110,8 @@ def requests_within(
     lines: dict[int, str] = {}
     room = limit
     for request, kept in ((first, FIRST_KEPT), *((each, REQUEST_KEPT) for each in reversed(later))):
-        line = _fitting(request, kept, room // 2 if request is first and later else room, count, lang)
+        share = room // 2 if request is first and later else room
+        line = _fitting(request, kept, share, count, lang) or _fitting(request, kept, room, count, lang)
         if not line:
             break
         lines[request.seq] = line
