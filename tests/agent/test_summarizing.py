@@ -195,6 +195,8 @@ async def test_a_request_that_is_too_large_is_sent_with_less_and_the_rest_stays_
 
 
 async def test_where_prompts_are_cached_the_request_repeats_the_conversations_prefix(tmp_path: Path) -> None:
+    counter = counter_for("o200k_base")
+
     def play(request: ModelRequest) -> Any:
         if request.purpose == "summarize":
             said = summary(request)
@@ -202,12 +204,12 @@ async def test_where_prompts_are_cached_the_request_repeats_the_conversations_pr
             return "Facts, decisions, answers:\n" + "\n".join(lines)
         last = request.messages[-1]
         if last["role"] != "user":
-            return Reply("done", usage=Usage(1000, 5, 900))
+            read = sum(map(counter.message, request.messages))
+            return Reply("done", usage=Usage(read, 5, read * 9 // 10))
         return [("look_up", json.dumps({"name": last["content"]}))]
 
-    model = ScriptedModel(play, context_window=WINDOW, counter=counter_for("o200k_base"))
-    events = await session(Bench(tmp_path, [look_up], WINDOW), model, 1)
-    events += await session(Bench(tmp_path, [look_up], WINDOW), model, 20, start=1)
+    model = ScriptedModel(play, context_window=8192, counter=counter)
+    events = await session(Bench(tmp_path, [look_up], 8192), model, 60)
     aligned = 0
     for before, request in pairwise(model.requests):
         if request.purpose == "summarize" and request.tools:
