@@ -214,7 +214,8 @@ async def test_where_prompts_are_cached_the_request_repeats_the_conversations_pr
     for before, request in pairwise(model.requests):
         if request.purpose == "summarize" and request.tools:
             aligned += 1
-            shared = len(before.messages) - 1
+            shared = min(len(before.messages), len(request.messages) - 1)
+            assert shared > 50
             assert list(request.messages[:shared]) == list(before.messages[:shared])
             assert request.messages[-1]["role"] == "user"
     compactions = of(events, "compaction")
