@@ -87,6 +87,13 @@ def test_a_checkouts_own_file_may_name_this_machine(folders: tuple[Path, Path]) 
         ("model = 5", "a text"),
         ("lang = 'fr'", "en, zh, auto"),
         ("tool_calls = 'magic'", "native, examples"),
+        ("summary = 'never'", "sync, background, code"),
+        ("summary = true", "a text"),
+        ("summary = ''", "sync, background, code"),
+        ("summary_timeout = 0", "positive"),
+        ("summary_timeout = inf", "positive"),
+        ("summary_timeout = 'soon'", "seconds"),
+        ("summary_model = 5", "a text"),
         ("tools = 5", "list of names"),
         ("context_window = 0", "at least 1"),
         ("base_url = 'localhost:80'", "http"),
@@ -146,3 +153,16 @@ def test_a_general_yes_says_nothing_of_a_small_model_and_one_for_this_run_does(
     this_run = loaded(folders, yes=True)
     assert (this_run.yes, this_run.yes_small) == (True, True)
     assert loaded(folders, {"PERDURE_YES_SMALL": "1"}).yes_small
+
+
+def test_who_writes_the_gist_is_left_open_until_somebody_says(folders: tuple[Path, Path]) -> None:
+    unsaid = loaded(folders)
+    assert (unsaid.summary, unsaid.summary_model, unsaid.summary_timeout) == (None, None, 60.0)
+    (folders[1] / "perdure.toml").write_text('summary = "background"\nsummary-model = "small"')
+    from_file = loaded(folders)
+    assert (from_file.summary, from_file.summary_model) == ("background", "small")
+    environment = {"PERDURE_SUMMARY": "code", "PERDURE_SUMMARY_TIMEOUT": "7.5"}
+    from_environment = loaded(folders, environment)
+    assert (from_environment.summary, from_environment.summary_timeout) == ("code", 7.5)
+    assert loaded(folders, environment, summary="sync", summary_model=" other ").summary_model == "other"
+    assert loaded(folders, environment, summary="sync").summary == "sync"

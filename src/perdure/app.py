@@ -74,6 +74,7 @@ class Agent:
         self._given = (client, journal)
         self._client, self._journal = self._given
         self._summary_client: ModelClient | None = None
+        self._writing: Summarizer | None = None
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -92,7 +93,7 @@ class Agent:
         await self._exit.aclose()
         self._exit = AsyncExitStack()
         self._client, self._journal = self._given
-        self._summary_client = None
+        self._summary_client = self._writing = None
 
     @property
     def journal(self) -> Journal:
@@ -235,12 +236,14 @@ class Agent:
             self._summary_client = await open_model(other)
             self._exit.push_async_callback(self._summary_client.aclose)
         writer = self._summary_client or client
-        return Summarizer(
+        # One for all runs: it remembers how much its endpoint was seen to read.
+        self._writing = self._writing or Summarizer(
             writer,
             own=writer is client,
             seconds=settings.summary_timeout,
             price=lambda usage: cost_of(writer.model, usage, settings.base_url or ""),
         )
+        return self._writing
 
     def _summarised(self, client: ModelClient) -> bool:
         """A model writes the gist: any but one too small to be trusted with it, unless that is wished."""

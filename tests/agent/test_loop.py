@@ -9,17 +9,20 @@ import anyio
 import pytest
 
 from agent.running import Bench, calls
-from perdure.agent.loop import Limits
+from perdure.agent.acting import Acting
+from perdure.agent.conversation import Conversation, result_message
+from perdure.agent.loop import Limits, Loop
 from perdure.chat.calls import ToolCall
 from perdure.chat.messages import Kind
-from perdure.chat.tokens import Usage
-from perdure.errors import ContextOverflow, EndpointUnreachable
+from perdure.chat.tokens import Usage, counter_for
+from perdure.errors import ContextOverflow, EndpointUnreachable, StoreError
 from perdure.memory.budget import Budget
-from perdure.models.client import ModelRequest, Reply
+from perdure.models.client import ModelRequest, Reply, Text
 from perdure.models.scripted import ScriptedModel
+from perdure.store.sqlite import SqliteJournal
 from perdure.tools.contract import Tool
 from perdure.tools.policy import Policy
-from perdure.tools.registry import tool
+from perdure.tools.registry import Registry, tool
 from scripted_endpoint import wrong_messages
 
 pytestmark = pytest.mark.anyio
@@ -210,6 +213,105 @@ async def test_a_context_length_error_teaches_the_window_and_is_tried_once_more(
     later = ScriptedModel(["still fits"])
     await bench.turn(later, "and another")
     assert sum(map(later.counter.message, later.requests[0].messages)) < before, "the window stays learnt"
+
+
+@pytest.mark.parametrize("wished", [None, 4096])
+async def test_where_the_answer_has_no_room_it_is_the_answer_that_is_limited(
+    bench: Bench, wished: int | None
+) -> None:
+    def play(request: ModelRequest) -> Any:
+        prompt = sum(map(counter_for("o200k_base").message, request.messages))
+        answer = request.max_output_tokens or 4096
+        if prompt + answer > 2048:
+            return ContextOverflow("too long", limit=2048, requested=prompt)
+        return "ok"
+
+    refused, told = 0, []
+    for turn in range(8):
+        model = ScriptedModel(play, counter=counter_for("o200k_base"))
+        limits = Limits(output_tokens=wished)
+        finished = await bench.turn(model, f"question {turn} " + "word " * 150, limits=limits)
+        assert finished.answer == "ok"
+        refused += len(model.requests) - 1
+        told += [getattr(event, "code", "") for event in bench.of("notice")]
+    assert refused == 1
+    assert told == ["window.learnt", *(["answers.limited"] if wished is None else [])]
+
+
+async def test_a_refusal_that_teaches_nothing_is_not_tried_again(bench: Bench) -> None:
+    for _ in range(12):
+        model = ScriptedModel([ContextOverflow("too long", limit=None, requested=None)])
+        finished = await bench.turn(model, "a short question")
+        assert (finished.status, finished.error) == ("failed", "ContextOverflow")
+    assert len(model.requests) == 1
+    assert not bench.of("notice")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("x"), ExceptionGroup("both", [OSError()])])
+async def test_whatever_a_models_client_raises_ends_the_run_in_order(bench: Bench, error: Exception) -> None:
+    def play(request: ModelRequest) -> Any:
+        raise error
+
+    failed = await bench.turn(ScriptedModel(play), "remember me")
+    assert (failed.status, failed.error) == ("failed", "EndpointError")
+    assert type(error).__name__ in failed.reason
+    finished = await bench.turn(ScriptedModel(["ok"]), "go on")
+    assert finished.answer == "ok"
+
+
+async def test_a_client_that_ends_without_a_reply_ends_the_run_in_order(bench: Bench) -> None:
+    class Silent(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> Any:
+            yield Text("half of ")
+
+    failed = await bench.turn(Silent(["ok"]))
+    assert (failed.status, failed.error) == ("failed", "EndpointError")
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+async def test_a_journal_that_fails_between_results_leaves_a_session_that_goes_on(
+    bench: Bench, failing: int
+) -> None:
+    written = 0
+
+    class Failing(SqliteJournal):
+        def append(self, session: str, entries: Any) -> Any:
+            nonlocal written
+            for kind, _, _ in entries:
+                written += kind is Kind.TOOL_RESULT
+                if kind is Kind.TOOL_RESULT and written == failing:
+                    raise StoreError("database is locked", path=self.path)
+            return super().append(session, entries)
+
+    journal = Failing(bench.path)
+    journal.create("s", {"system": "be brief", "lang": "en"})
+    registry = Registry(bench.tools)
+    model = ScriptedModel([calls("1+1", "2+2", "3+3"), "done"])
+    conversation = Conversation(journal, "s", model.counter, Budget.of(8192), registry.specs)
+
+    async def nobody(call: ToolCall, tool: Tool) -> bool:
+        return False
+
+    acting = Acting(registry, Policy(approve_all=True), nobody)
+    ended = [
+        (await Loop(model, acting, conversation, Limits(), lambda event: None).run(task)).status
+        for task in ("first", "second")
+    ]
+    journal.close()
+    assert ended == ["failed", "answered"]
+    last = ScriptedModel(["ok"])
+    await bench.turn(last, "third")
+    for request in (*model.requests, *last.requests):
+        assert not wrong_messages({"messages": request.messages})
+
+
+async def test_what_was_out_of_order_in_a_journal_is_told(bench: Bench) -> None:
+    await bench.turn(ScriptedModel([calls("1+1"), "done"]))
+    journal = SqliteJournal(bench.path)
+    journal.append("s", [(Kind.TOOL_RESULT, result_message("call_1", "again"), 9)])
+    journal.close()
+    await bench.turn(ScriptedModel(["ok"]))
+    assert [getattr(event, "code", "") for event in bench.of("notice")] == ["session.mended"]
 
 
 async def test_a_second_context_length_error_ends_the_turn_with_everything_kept(bench: Bench) -> None:

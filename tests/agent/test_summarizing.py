@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,10 +15,11 @@ import pytest
 from agent.running import Bench
 from perdure.agent.conversation import Conversation
 from perdure.agent.summarizing import FAILURES, REST, Summarizer
-from perdure.chat.messages import Entry, text_of
+from perdure.chat.messages import Entry, Kind, text_of
 from perdure.chat.tokens import Usage, counter_for
 from perdure.errors import ContextOverflow, EndpointUnreachable
 from perdure.memory.budget import Budget
+from perdure.memory.ranges import covers
 from perdure.models.client import ModelRequest, Reply
 from perdure.models.scripted import ScriptedModel
 from perdure.store.sqlite import SqliteJournal
@@ -34,8 +36,11 @@ def look_up(name: str) -> str:
 
 
 def summary(request: ModelRequest) -> str:
-    """A good one: each reference that the request shows."""
-    said = "\n".join(text_of(message) for message in request.messages)
+    """A good one: the last references that the request shows, up to where it is asked to go."""
+    texts = [text_of(message) for message in request.messages]
+    if until := re.search(r'message on that begins with "(.*?)" stays', texts[-1]):
+        texts = texts[: texts.index(until[1])]
+    said = "\n".join(texts)
     names = list(dict.fromkeys(part.split()[0].strip(".,]") for part in said.split("REF-")[1:]))
     facts = [{"text": f"the reference is REF-{name}", "entries": []} for name in names[-8:]]
     return json.dumps({"facts": facts, "goals": [{"text": "look things up", "entries": [1]}]})
@@ -189,7 +194,7 @@ async def test_a_request_that_is_too_large_is_sent_with_less_and_the_rest_stays_
 
     events = await session(Bench(tmp_path, [look_up], WINDOW), playing(summarize), 18)
     first = of(events, "compaction")[0]
-    assert first.refused == ("overflow",)
+    assert set(first.refused) == {"overflow"}
     assert (first.gist_by, first.pending) == ("model", 0), "folded in pieces"
     assert len(sizes) >= 3
 
@@ -209,7 +214,7 @@ async def test_where_prompts_are_cached_the_request_repeats_the_conversations_pr
         return [("look_up", json.dumps({"name": last["content"]}))]
 
     model = ScriptedModel(play, context_window=8192, counter=counter)
-    events = await session(Bench(tmp_path, [look_up], 8192), model, 60)
+    events = await session(Bench(tmp_path, [look_up], 8192), model, 100)
     aligned = 0
     for before, request in pairwise(model.requests):
         if request.purpose == "summarize" and request.tools:
@@ -275,5 +280,69 @@ async def test_a_summary_that_comes_late_stands_for_the_range_that_it_saw(tmp_pa
     assert accepted.summary.covered == request.covered
     assert conversation.prompt()[: len(prompt)] == prompt, "the prompt's beginning stays"
     record = conversation.memory.record
-    assert all(source.entries[-1] > request.covered for source in record.pending)
+    assert not any(covers(request.covered, source.entries) for source in record.pending)
+    journal.close()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), TypeError(), ExceptionGroup("both", [OSError()])])
+@pytest.mark.parametrize("background", [False, True])
+async def test_whatever_a_summarisers_client_raises_costs_only_the_summary(
+    tmp_path: Path, error: Exception, background: bool
+) -> None:
+    model = playing(lambda request: error)
+    bench = Bench(tmp_path, [look_up], WINDOW)
+    events = await session(bench, model, 18, background=background)
+    assert of(events, "compaction")
+    assert "summary.failed" in [event.code for event in of(events, "notice")]
+
+
+async def test_what_a_summariser_never_read_is_not_summarised_and_it_is_asked_in_smaller_pieces(
+    tmp_path: Path,
+) -> None:
+    counter, reads = counter_for("o200k_base"), 1_000
+    asked: list[tuple[int, Any]] = []
+
+    def summarize(request: ModelRequest) -> Any:
+        sent = sum(map(counter.message, request.messages))
+        asked.append((sent, summary(request)))
+        return Reply(asked[-1][1], finish_reason="stop", usage=Usage(min(sent, reads), 20))
+
+    model = playing(lambda request: "")
+    writer = ScriptedModel(summarize, context_window=None, counter=counter)
+    summarizer = Summarizer(writer, own=False)
+    events: list[Any] = []
+    bench = Bench(tmp_path, [look_up], 8192)
+    model.context_window = 8192
+    while len(of(events, "compaction")) < 3:
+        events += await session(bench, model, 1, start=len(events), summarizer=summarizer)
+    sizes = [sent for sent, _ in asked]
+    assert sizes[0] > reads * 2
+    assert all(sent <= reads for sent in sizes[1:]), "once is enough, at the next compaction too"
+    compactions = of(events, "compaction")
+    assert [event.refused for event in compactions] == [("unread",), (), ()]
+    assert all((event.gist_by, event.pending) == ("model", 0) for event in compactions)
+    assert [event.code for event in of(events, "notice")] == ["summary.cut"]
+
+
+@pytest.mark.parametrize("window", [1_500, 2_500, 4_096, 9_000])
+@pytest.mark.parametrize("encoding", ["llama2", "mistral_v1", None])
+async def test_a_summariser_that_counts_otherwise_gets_what_fits_its_own_window(
+    tmp_path: Path, window: int, encoding: str | None
+) -> None:
+    journal = SqliteJournal(tmp_path / "s.db")
+    journal.create("s", {"system": "", "lang": "zh"})
+    conversation = Conversation(journal, "s", counter_for("o200k_base"), Budget.of(16_384))
+    for number in range(90):
+        text = f"请把这份报告的第{number}部分整理成表格，并且检查其中的数字是否正确。" * 9
+        conversation.add(Kind.USER, {"role": "user", "content": text})
+        conversation.compact()
+        conversation.add(Kind.ASSISTANT, {"role": "assistant", "content": "好的，已经整理完毕。" * 9})
+    counter = counter_for(encoding)
+    writer = ScriptedModel([""], context_window=window, counter=counter)
+    written = await Summarizer(writer, own=False).run(conversation)
+    for request in writer.requests:
+        needed = sum(map(counter.message, request.messages)) + (request.max_output_tokens or 0)
+        assert needed <= window
+    assert writer.requests or written.refused == ("room",)
+    assert writer.requests or window < 2_000, "there is room for something"
     journal.close()

@@ -29,7 +29,7 @@ CHINESE = "数据库连接失败，请检查配置文件里的端口和密码。
         ("Größe, Übergang, naïve façade\n".encode("cp1252") * 5, "Größe", "guessed"),
         (bytes.fromhex("e4bda0ff0a"), "你\ufffd", "invalid bytes"),
         (b"caf\xc3\xa9 \xff end\n", "café \ufffd end", "invalid bytes"),
-        (b"a\r\nb\r\n", "    1  a\n    2  b", "CRLF"),
+        (b"a\r\nb\r\n", "1\ta\n2\tb", "CRLF"),
         ("plain ünïcode 天气 🌧\n".encode(), "plain ünïcode 天气 🌧", ""),
     ],
 )

@@ -58,7 +58,6 @@ PIECES = sorted(
 )
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.lists(st.sampled_from(PIECES), min_size=12, max_size=60))
 def test_the_estimate_of_mixed_text_is_not_below_any_current_tokenizer(pieces: list[str]) -> None:
     text = "".join(pieces)

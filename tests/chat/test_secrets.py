@@ -482,6 +482,9 @@ FORMS = st.sampled_from(
 
 
 @given(WORDS, WORDS, PASSWORDS, FORMS)
+@example("", "", "AAA0=0", "password: {}")
+@example("", "", "AAA00", "--password {}")
+@example("", "", "hunter22", 'password: str="{}"')
 def test_no_planted_password_survives_inside_text(before: str, after: str, password: str, form: str) -> None:
     text = f"{before}\n{form.format(password)}\n{after}"
     assert password not in masked(text)

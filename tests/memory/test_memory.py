@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.counting import CharacterCounter
@@ -40,7 +40,6 @@ def tokens(prompt: list[Message]) -> int:
 
 
 @given(histories, windows, st.sampled_from(["", "Be brief. " * 20]))
-@settings(max_examples=150)
 def test_every_prompt_fits_is_paired_and_holds_the_request(
     messages: list[Message], window: int, system: str
 ) -> None:
@@ -58,7 +57,6 @@ def test_every_prompt_fits_is_paired_and_holds_the_request(
 
 
 @given(histories, windows)
-@settings(max_examples=150)
 def test_between_two_compactions_each_prompt_begins_with_the_one_before(
     messages: list[Message], window: int
 ) -> None:
@@ -76,7 +74,6 @@ def test_between_two_compactions_each_prompt_begins_with_the_one_before(
 
 
 @given(histories, windows)
-@settings(max_examples=150)
 def test_a_compaction_leaves_nothing_to_do_and_replays_to_the_same_prompt(
     messages: list[Message], window: int
 ) -> None:

@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.chat.images import Area, Dearest, ImageFormula, Patches, Tiles
-from perdure.chat.tokens import ENCODINGS, counter_for
+from perdure.chat.tokens import ENCODINGS, Usage, counter_for
 from perdure.models.catalog import (
     OLLAMA_WINDOW,
     bare_name,
+    cost_of,
     counter_of,
     encoding_of,
     images_of,
@@ -244,3 +245,46 @@ def test_ollama_has_the_window_it_serves_and_not_the_models(model: str, base_url
 )
 def test_a_colon_alone_does_not_make_it_ollama(model: str, base_url: str) -> None:
     assert window_of_model(model, base_url) != OLLAMA_WINDOW
+
+
+@pytest.mark.parametrize(
+    ("usage", "dollars"),
+    [
+        (Usage(1_000_000, 0), 2.50),
+        (Usage(0, 1_000_000), 10.00),
+        (Usage(1_000_000, 0, cached=1_000_000), 1.25),
+        (Usage(100_000, 10_000, cached=60_000), 0.10 + 0.10 + 0.075),
+        (Usage(), 0.0),
+    ],
+)
+@pytest.mark.parametrize(
+    ("model", "base_url"),
+    [
+        ("gpt-4o", ""),
+        ("openai/gpt-4o", ""),
+        ("gpt-4o", "https://api.openai.com/v1"),
+        ("gpt-4o", "https://gateway.example.org/v1"),
+    ],
+)
+def test_a_usage_costs_what_the_table_says_and_cached_tokens_less(
+    model: str, base_url: str, usage: Usage, dollars: float
+) -> None:
+    assert cost_of(model, usage, base_url) == pytest.approx(dollars)
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url"),
+    [
+        ("my-own-model", ""),
+        ("", ""),
+        ("qwen3:8b", "http://192.168.1.7:11434/v1"),
+        ("gpt-4o", "http://localhost:4000/v1"),
+        ("gpt-4o", "http://127.0.0.1:4000/v1"),
+    ],
+)
+def test_a_price_that_nobody_knows_is_none_and_not_nothing(model: str, base_url: str) -> None:
+    assert cost_of(model, Usage(1000, 10), base_url) is None
+
+
+def test_a_report_that_cannot_be_has_no_price() -> None:
+    assert cost_of("gpt-4o", Usage(1000, 10, cached=2000)) is None, "more cached than there were"

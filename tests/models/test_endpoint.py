@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anyio
@@ -349,3 +350,62 @@ async def test_a_rate_limit_longer_than_our_patience_is_handed_to_the_person() -
         with pytest.raises(RateLimited, match="86400 s"):
             await asked()
     assert asked.waits == []
+
+
+class CountingEndpoint(ScriptedEndpoint):
+    """Counts the connections that are made to it."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.connections = 0
+        accept = self._server.get_request
+
+        def counted() -> Any:
+            self.connections += 1
+            return accept()
+
+        self._server.get_request = counted  # type: ignore[method-assign]
+
+
+async def test_a_connection_is_used_again_for_the_next_request() -> None:
+    usage_last = Raw([CHUNK, 'data: {"choices": [], "usage": {"prompt_tokens": 1}}\n\n'])
+    script = [Answer("streamed"), Answer(calls=[("c", "f", {})]), usage_last, Answer("at last")]
+    with CountingEndpoint(script) as endpoint:
+        client = Asked(endpoint).client
+        for _ in script:
+            replies = [each async for each in client.stream(ModelRequest(HELLO))]
+            assert isinstance(replies[-1], Reply)
+        await client.aclose()
+    assert len(endpoint.requests) == len(script)
+    assert endpoint.connections == 1
+
+
+class HeldOpen(list[str]):
+    """Chunks of an answer, behind which the server waits until somebody lets it go; ``let_go`` says
+    whether somebody did."""
+
+    def __init__(self, chunks: list[str]) -> None:
+        super().__init__(chunks)
+        self.release, self.let_go = threading.Event(), False
+        self.over = threading.Event()
+
+    def __iter__(self) -> Iterator[str]:
+        yield from super().__iter__()
+        self.let_go = self.release.wait(30)
+        self.over.set()
+
+
+async def test_a_server_that_leaves_the_answer_open_behind_its_end_does_not_hold_the_turn_up() -> None:
+    held = HeldOpen([CHUNK, "data: [DONE]\n\n"])
+    with CountingEndpoint([Raw(held), Answer("the next one")]) as endpoint:
+        client = Asked(endpoint).client
+        first = [each async for each in client.stream(ModelRequest(HELLO))][-1]
+        second = [each async for each in client.stream(ModelRequest(HELLO))][-1]
+        held.release.set()
+        await client.aclose()
+        assert held.over.wait(30)
+    assert held.let_go, "both answers were there while the server still held the first one open"
+    assert isinstance(first, Reply)
+    assert isinstance(second, Reply)
+    assert (first.content, second.content) == ("partial ", "the next one")
+    assert endpoint.connections == 2, "the connection that hangs is not used again"

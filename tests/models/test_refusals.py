@@ -46,7 +46,7 @@ OVERFLOWS = [
             "your prompt; 4000 for the completion). Please reduce your prompt; or completion length."
         ),
         4097,
-        5360,
+        1360,
     ),
     (
         400,
@@ -66,7 +66,7 @@ OVERFLOWS = [
             "code": 400,
         },
         2048,
-        2400,
+        2200,
     ),
     (
         400,
@@ -89,7 +89,7 @@ OVERFLOWS = [
             "of the input prompt."
         ),
         32768,
-        None,
+        33001,
     ),
     (
         400,
@@ -146,7 +146,7 @@ OVERFLOWS = [
             },
         },
         200000,
-        None,
+        190000,
     ),
     (
         400,
@@ -202,6 +202,43 @@ OVERFLOWS = [
     ),
     (
         400,
+        openai(
+            "This endpoint's maximum context length is 32768 tokens. However, you requested about 39152 tokens "
+            "(6152 of text input, 1000 of tool input, 32000 in the output). Please reduce the length of either "
+            "one."
+        ),
+        32768,
+        7152,
+    ),
+    (
+        400,
+        openai(
+            "'max_tokens' or 'max_completion_tokens' is too large: 4096. This model's maximum context length is "
+            "2048 tokens and your request has 204 input tokens (4096 > 2048 - 204).",
+            type="BadRequestError",
+        ),
+        2048,
+        204,
+    ),
+    (
+        400,
+        openai(
+            "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a "
+            "total of 4300 tokens: 204 tokens from the input messages and 4096 tokens for the completion."
+        ),
+        4096,
+        204,
+    ),
+    (
+        400,
+        openai(
+            "This model's maximum context length is 4096 tokens. Please reduce the length of the messages."
+        ),
+        4096,
+        None,
+    ),
+    (
+        400,
         {"message": "The input (50000 tokens) is longer than the model's context length (32768 tokens)."},
         32768,
         50000,
@@ -216,8 +253,7 @@ def test_a_context_length_error_is_known_in_every_wording(
     error = read(status, body)
     assert isinstance(error, ContextOverflow)
     assert error.limit == limit
-    if requested is not None:
-        assert error.requested == requested
+    assert error.requested == requested
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,8 +107,112 @@ def test_migrating_twice_changes_nothing(tmp_path: Path) -> None:
     first = SqliteJournal(path)
     first.create("kept", {})
     first.append("kept", [said("x")])
+    first.checkpoint("kept", {"n": 1})
+    first.learn("m", {"highest": 1.1})
     first.close()
-    assert SqliteJournal(path).sessions()[0].entries == 1
+    before = schema(path)
+    second = SqliteJournal(path)
+    assert schema(path) == before
+    assert second.sessions()[0].entries == 1
+    assert second.since_checkpoint("kept")[0] == {"n": 1}
+    assert second.learnt("m") == {"highest": 1.1}
+
+
+def test_the_oldest_schema_comes_to_the_same_as_a_blank_file_and_its_rows_are_kept(tmp_path: Path) -> None:
+    blank, oldest = tmp_path / "blank.db", tmp_path / "oldest.db"
+    SqliteJournal(blank).close()
+    connection = sqlite3.connect(oldest)
+    for statement in MIGRATIONS[0]:
+        connection.execute(statement)
+    connection.execute("INSERT INTO session (id, name, created) VALUES (1, 'old', '2025-01-01')")
+    for seq, kind, body in ((None, "session.created", {"lang": "en"}), (1, "user", said("hello")[1])):
+        connection.execute(
+            "INSERT INTO record (session, seq, after, type, body, tokens, time)"
+            " VALUES (1, ?, 0, ?, ?, 5, '2025-01-01')",
+            (seq, kind, json.dumps(body)),
+        )
+    connection.execute("PRAGMA user_version = 1")
+    connection.commit()
+    connection.close()
+    journal = SqliteJournal(oldest)
+    assert schema(oldest) == schema(blank)
+    created, entry = journal.records("old")
+    assert (created.body, entry.message) == ({"lang": "en"}, said("hello")[1])  # type: ignore[union-attr]
+    assert journal.append("old", [said("more")])[0].seq == 2
+    state, since = journal.since_checkpoint("old")
+    assert state is None
+    assert len(list(since)) == 3
+    journal.checkpoint("old", {"n": 3})
+    assert journal.since_checkpoint("old")[0] == {"n": 3}
+
+
+def schema(path: Path) -> list[Any]:
+    """Every table and index as it was made, and the version."""
+    connection = sqlite3.connect(path)
+    try:
+        rows = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+        return [*rows, connection.execute("PRAGMA user_version").fetchone()]
+    finally:
+        connection.close()
+
+
+def test_entries_come_by_number_in_the_order_asked_for_and_others_are_left_out(
+    journal: SqliteJournal,
+) -> None:
+    written = journal.append("one", [said("a"), said("b"), said("c")])
+    journal.create("two", {})
+    journal.append("two", [said("another")])
+    assert journal.entries("one", [1, 3]) == [written[0], written[2]]
+    assert journal.entries("one", [3, 99, 0, -1, 2]) == [written[2], written[1]]
+    assert journal.entries("one", []) == []
+    with pytest.raises(SessionUnknown):
+        journal.entries("three", [1])
+
+
+def test_what_came_since_the_checkpoint_is_what_was_written_after_it_and_no_other_sessions(
+    journal: SqliteJournal,
+) -> None:
+    journal.create("two", {})
+    state, since = journal.since_checkpoint("one")
+    assert (state, [type(each) for each in since]) == (None, [Recorded])
+    journal.append("one", [said("a"), said("b")])
+    journal.checkpoint("one", {"n": 1, "text": "\ud800 天气"})
+    state, since = journal.since_checkpoint("one")
+    assert (state, list(since)) == ({"n": 1, "text": "\ud800 天气"}, [])
+    journal.append("two", [said("x")])
+    journal.record("one", "compaction", {"left": [1]})
+    (third,) = journal.append("one", [said("c")])
+    _, since = journal.since_checkpoint("one")
+    event, entry = since
+    assert isinstance(event, Recorded)
+    assert (event.type, event.after, event.body, entry) == ("compaction", 2, {"left": [1]}, third)
+    assert journal.since_checkpoint("two")[0] is None
+
+
+def test_a_checkpoint_takes_the_place_of_the_one_before(journal: SqliteJournal, tmp_path: Path) -> None:
+    for number in range(3):
+        journal.append("one", [said(str(number))])
+        journal.checkpoint("one", {"n": number})
+    journal.close()
+    again = SqliteJournal(tmp_path / "new" / "sessions.db")
+    state, since = again.since_checkpoint("one")
+    assert (state, list(since)) == ({"n": 2}, [])
+    assert len(list(again.records("one"))) == 4, "the journal keeps everything"
+    for wrong in (lambda: again.checkpoint("three", {}), lambda: again.since_checkpoint("three")):
+        with pytest.raises(SessionUnknown):
+            wrong()
+
+
+def test_what_was_learnt_of_a_model_is_kept_by_its_name(journal: SqliteJournal, tmp_path: Path) -> None:
+    assert journal.learnt("gpt-4o") == {}
+    journal.learn("gpt-4o", {"highest": 1.02, "caches": True})
+    journal.learn("天气", {"highest": 1.5})
+    journal.learn("gpt-4o", {"highest": 1.04})
+    journal.close()
+    again = SqliteJournal(tmp_path / "new" / "sessions.db")
+    assert again.learnt("gpt-4o") == {"highest": 1.04}, "the newer takes the place of the older, whole"
+    assert again.learnt("天气") == {"highest": 1.5}
+    assert again.learnt("gpt-4") == {}
 
 
 @pytest.mark.parametrize("content", [b"this is no database, " * 500, b"\x00" * 5000])

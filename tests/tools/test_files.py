@@ -21,8 +21,8 @@ def workspace(tmp_path: Path) -> Path:
 
 def test_lines_are_numbered_and_ranges_are_kept(workspace: Path) -> None:
     (workspace / "a.txt").write_text("one\ntwo\nthree\nfour\n")
-    assert page_of(workspace, "a.txt") == "    1  one\n    2  two\n    3  three\n    4  four"
-    assert page_of(workspace, "a.txt", 2, 3) == "    2  two\n    3  three"
+    assert page_of(workspace, "a.txt") == "1\tone\n2\ttwo\n3\tthree\n4\tfour"
+    assert page_of(workspace, "a.txt", 2, 3) == "2\ttwo\n3\tthree"
     assert page_of(workspace, "a.txt", 9) == "(the file has no line 9)"
 
 
@@ -48,7 +48,7 @@ def test_a_very_long_line_is_cut_with_a_note_and_the_next_one_is_read(workspace:
     (workspace / "wide.txt").write_text("x" * 200_000 + "\nsecond\n")
     page = page_of(workspace, "wide.txt")
     assert f"[... {200_000 - LINE_CHARACTERS} characters of this line left out]" in page
-    assert page.endswith("    2  second")
+    assert page.endswith("\n2\tsecond")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_nothing_outside_the_workspace_is_read(workspace: Path, path: str) -> No
 def test_a_link_inside_the_workspace_is_followed(workspace: Path) -> None:
     (workspace / "real.txt").write_text("here")
     (workspace / "alias.txt").symlink_to("real.txt")
-    assert page_of(workspace, "alias.txt") == "    1  here"
+    assert page_of(workspace, "alias.txt") == "1\there"
 
 
 def test_what_is_no_regular_file_is_named_and_not_waited_for(workspace: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_file_larger_than_memory_should_hold_is_read_by_its_page(workspace: Pa
     with (workspace / "huge.txt").open("wb") as file:
         file.write(b"first\n" * 60_000)
         file.truncate(50_000_000_000)
-    assert page_of(workspace, "huge.txt", 1, 2) == "    1  first\n    2  first"
+    assert page_of(workspace, "huge.txt", 1, 2) == "1\tfirst\n2\tfirst"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,23 +8,26 @@ of any length be opened by reading only what stands in its window.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from perdure.agent.pairing import Pairing
+from perdure.agent.truncation import is_exact
 from perdure.chat.calls import ToolSpec
 from perdure.chat.forms import Form
 from perdure.chat.language import Language
 from perdure.chat.messages import Entry, Kind, Message
 from perdure.chat.tokens import TokenCounter, Usage
+from perdure.errors import Words
 from perdure.memory.budget import Budget
-from perdure.memory.calibration import Calibration
+from perdure.memory.calibration import Calibration, Learnt
 from perdure.memory.compactions import Accepted, Summary, Trimmed
 from perdure.memory.gist import SummaryRequest
 from perdure.memory.memory import Memory
 from perdure.store.journal import Journal, NewEntry, Recorded
 
 #: The form of a checkpoint; one of another form is not read, but made anew from the records.
-CHECKPOINT = 1
+CHECKPOINT = 3
 
 
 class Conversation:
@@ -49,16 +52,19 @@ class Conversation:
         self.tools = tuple(tools)
         self.model = model
         self.lang: Language = "en"
-        #: Summaries that failed since one was taken, and compactions since the last that failed.
-        self.failed_summaries, self.compactions_since_failure = 0, 0
         self._counter = counter
         self._summarised = summarised
         self._looking = looking
         self._configured = budget
+        #: Who teaches: another model, or another count of ours, is another matter.
+        self._by = f"{model} by {counter.name}"
         learnt = journal.learnt(model) if model else {}
-        self._calibration = Calibration.from_json(learnt)
+        same = learnt.get("counter", counter.name) == counter.name
+        self._calibration = Calibration.from_json(learnt if same else {})
         #: The endpoint has been seen to serve the beginnings of prompts from a cache.
         self.caches = bool(learnt.get("caches"))
+        #: The most tokens that the endpoint has read of one prompt here.
+        self._read_whole = 0
         self._memory = self._empty()
         self._open()
 
@@ -79,7 +85,18 @@ class Conversation:
     @property
     def counts_exactly(self) -> bool:
         """The counter is that of the model's own tokenizer, not an estimate."""
-        return "estimate" not in self._counter.name
+        return is_exact(self._counter)
+
+    @property
+    def answers_limited(self) -> bool:
+        """The endpoint has refused a request because its answer had no room: each must name its limit, which
+        is the budget's output."""
+        return self._learnt.answers
+
+    @property
+    def mended(self) -> Sequence[tuple[Words, int]]:
+        """What was out of order in the journal and isn't in the prompt: each with the entry's number."""
+        return self._pairing.mended
 
     def take_form(self, form: Form) -> None:
         """What the client does to the order of roles adds tokens, which must have their room."""
@@ -91,11 +108,14 @@ class Conversation:
         return self.add_all([(kind, message)])[0]
 
     def add_all(self, messages: Sequence[tuple[Kind, Message]]) -> list[Entry]:
-        """Journal messages, all or none, and take them into memory."""
-        counted: list[NewEntry] = [
-            (kind, message, self._counter.message(message)) for kind, message in messages
-        ]
-        return [self._take(entry) for entry in self.journal.append(self.session, counted)]
+        """Journal messages, all or none, and take them into memory. Where they begin with no result and
+        calls are open, these are answered first, since their results can't come any more."""
+        goes_on = bool(messages) and messages[0][0] is not Kind.TOOL_RESULT
+        closing = self._closing() if goes_on else []
+        entries = self._written([*closing, *messages])
+        for entry in entries:
+            self._place(entry)
+        return entries[len(closing) :]
 
     def compact(self, *, force: bool = False) -> Trimmed | None:
         """Make the next prompt fit the budget; None where it does already. ``force``: down to the low
@@ -152,6 +172,8 @@ class Conversation:
         self._memory = self._empty()
         self._memory.take_form(form)
         self._fold(self.journal.records(self.session))
+        self._settle()
+        self._known = self._since_checkpoint()
         self._keep_checkpoint()
         return [entry.seq for entry in self._memory.entries if entry.seq not in standing]
 
@@ -162,79 +184,82 @@ class Conversation:
 
     def learn_usage(self, counted: int, usage: Usage) -> None:
         """The endpoint read a whole prompt that we ``counted``, and reported its own count."""
-        before = self._calibration, self.caches
-        self._calibration = self._calibration.after(counted, usage.prompt)
-        self.caches = self.caches or usage.cached > 0
-        scale = self._calibration.scale(exact=self.counts_exactly)
-        if scale != self._memory.scale:
-            self._memory.scale = scale
-            self._record("count.learnt", {"scale": scale})
-        higher = self._calibration.highest > before[0].highest or scale != before[0].scale(
-            exact=self.counts_exactly
-        )
-        if self.model and not self._looking and (higher or self.caches != before[1]):
-            self.journal.learn(self.model, {**self._calibration.as_json(), "caches": self.caches})
+        self._read_whole = max(self._read_whole, usage.prompt)
+        self._calibrate(counted, usage.prompt, caches=usage.cached > 0)
 
-    def learn_window(self, limit: int | None, requested: int | None) -> int:
-        """The endpoint refused the prompt as too long: from now on its window, in our count.
+    def learn_window(self, limit: int | None, requested: int | None) -> bool:
+        """The endpoint refused the prompt as too long (its own figures, where it gave them: see
+        `Learnt.refused`). False where nothing was learnt that changes the next request."""
+        before, sent = self._learnt, self.tokens
+        if requested:
+            self._calibrate(sent, min(requested, sent))
+        there = sent * self.budget.tokens // max(self._memory.limit, 1)
+        self._learn(self._learnt.refused(there, self.budget, limit, requested, read=self._read_whole))
+        return self._learnt != before
 
-        ``limit`` and ``requested`` are its own figures, where it gave them. Where it counts more
-        than we do, its limit is scaled down by as much; without figures, a quarter is given up.
-        The new budget is smaller than the refused prompt in any case.
-        """
-        sent = self.tokens
-        self._memory.scale = max(self._memory.scale, 1.0)
-        window = limit or self.budget.window
-        if requested and requested > sent:
-            window = window * sent // requested
-        budget = Budget.of(window, min(self.budget.output, window // 2))
-        if budget.tokens >= sent:
-            budget = Budget.of(window * sent * 3 // (budget.tokens * 4), budget.output)
-        self._memory.budget = budget
-        self._record("window.learnt", {"window": budget.window})
-        return budget.window
+    def learn_cut(self, window: int) -> bool:
+        """The endpoint read only so many tokens of the prompt. False where it has read more before."""
+        window = max(window, self._read_whole)
+        smaller = window < self.budget.window
+        if smaller:
+            self._learn(replace(self._learnt, window=window))
+        return smaller
 
     def close_open_calls(self) -> None:
         """Answer the calls that no result can answer any more."""
-        self.add_all([(Kind.TOOL_RESULT, message) for message in self._memory.closing()])
+        self.add_all(self._closing())
 
     def _empty(self) -> Memory:
         memory = Memory(counter=self._counter, tools=self.tools, summarised=self._summarised)
         memory.budget = self._configured
         memory.scale = self._calibration.scale(exact=self.counts_exactly)
         self._opened: Mapping[str, Any] = {}
-        self._read_to, self._gaps = 0, False
+        #: What the session's models have taught in it, by who taught it.
+        self._taught: dict[str, Learnt] = {}
+        self._pairing = Pairing()
+        #: Summaries that failed since one was taken, and compactions since the last that failed.
+        self.failed_summaries, self.compactions_since_failure = 0, 0
+        #: Up to which entry the journal has the counts of another counter.
+        self._recounted_to = 0
+        #: Records since the checkpoint that were read or written here.
+        self._known = 0
         return memory
 
     def _open(self) -> None:
         state, since = self.journal.since_checkpoint(self.session)
         records = list(since)
         undone = any(isinstance(each, Recorded) and each.type == "compaction.undone" for each in records)
-        if state is None or state.get("form") != CHECKPOINT or undone:
-            self._fold(self.journal.records(self.session) if state else iter(records))
-        else:
+        # Another counter would have drawn another gist from what left: that is seen only in the records.
+        fits = state and state.get("form") == CHECKPOINT and state["opened"]["counter"] == self._counter.name
+        if state and fits and not undone:
             self._restore(state)
             for record in records:
-                self._read(record)
+                self._place(record)
+        else:
+            self._fold(self.journal.records(self.session) if state else iter(records))
+        self._known = len(records)
+        self._memory.summarised = self._summarised
         opened = {
             "counter": self._counter.name,
             "model": self.model,
             "window": self._configured.window,
             "output": self._configured.output,
             "tools": self._counter.tools(self.tools),
+            "summarised": self._summarised,
         }
         if opened != self._opened:
             self._record("session.opened", opened)
         self._opened = opened
-        if not self._looking:
-            self.close_open_calls()
+        self._settle()
+        if state and (undone or not fits):
+            self._keep_checkpoint()
 
     def _fold(self, records: Iterator[Entry | Recorded]) -> None:
         """Read all records, but for the compactions that were taken back and what was said of them."""
         dropped = self._taken_back()
         for index, record in enumerate(records):
             if index not in dropped:
-                self._read(record)
+                self._place(record)
 
     def _taken_back(self, *, last: bool = False) -> set[int]:
         """Places, among all records, of what undone compactions left behind; ``last``: of what the last
@@ -257,8 +282,7 @@ class Conversation:
     def _read(self, record: Entry | Recorded) -> None:
         if isinstance(record, Entry):
             same = self._opened.get("counter") == self._counter.name
-            tokens = record.tokens if same else self._counter.message(record.message)
-            self._take(replace(record, tokens=tokens))
+            self._memory.take(record if same else self._recounted(record))
             return
         match record.type:
             case "session.created":
@@ -266,6 +290,7 @@ class Conversation:
                 self._memory.be_told(record.body["system"])
             case "session.opened":
                 self._opened = record.body
+                self._memory.summarised = record.body.get("summarised", self._summarised)
             case "compaction":
                 self._memory.apply(Trimmed.from_json(record.body))
                 self.compactions_since_failure += 1
@@ -275,51 +300,108 @@ class Conversation:
             case "summary.failed":
                 self.failed_summaries += 1
                 self.compactions_since_failure = 0
-            case "count.learnt":
-                self._memory.scale = record.body["scale"]
-            case "window.learnt" if record.body["window"] < self.budget.window:
-                self._memory.budget = Budget.of(record.body["window"], self.budget.output)
+            case "model.learnt":
+                self._take_learnt(str(record.body["by"]), Learnt.from_json(record.body))
 
-    def _take(self, entry: Entry) -> Entry:
-        # Another process may have written in between; then what is known here is not the whole.
-        self._gaps = self._gaps or entry.seq != self._read_to + 1
-        self._read_to = entry.seq
-        return self._memory.take(entry)
+    def _recounted(self, entry: Entry) -> Entry:
+        self._recounted_to = entry.seq
+        return replace(entry, tokens=self._counter.message(entry.message))
+
+    def _place(self, record: Entry | Recorded) -> None:
+        """Read a record when its turn is, so that each result stands behind its call."""
+        if self._pairing.is_due(record, self._memory.open_calls):
+            self._read(record)
+            if not self._memory.open_calls:
+                for each in self._pairing.released():
+                    self._place(each)
+
+    def _settle(self) -> None:
+        """Answer calls whose results something else was written instead of."""
+        while self._pairing.held:
+            self.close_open_calls()
+
+    def _closing(self) -> list[tuple[Kind, Message]]:
+        return [(Kind.TOOL_RESULT, message) for message in self._memory.closing()]
+
+    def _written(self, messages: Sequence[tuple[Kind, Message]]) -> list[Entry]:
+        """The messages as entries of the journal; of no journal where it is only looked at."""
+        new: list[NewEntry] = [(kind, each, self._counter.message(each)) for kind, each in messages]
+        if self._looking:
+            held = [each.seq for each in self._pairing.held if isinstance(each, Entry)]
+            return [Entry(seq, *each) for seq, each in enumerate(new, max(self._memory.newest, *held, 0) + 1)]
+        entries = self.journal.append(self.session, new)
+        self._known += len(entries)
+        return entries
+
+    @property
+    def _learnt(self) -> Learnt:
+        return self._taught.get(self._by, Learnt())
+
+    def _learn(self, learnt: Learnt) -> None:
+        if learnt != self._learnt:
+            self._take_learnt(self._by, learnt)
+            self._record("model.learnt", {"by": self._by, **asdict(learnt)})
+
+    def _take_learnt(self, by: str, learnt: Learnt) -> None:
+        self._taught[by] = learnt
+        if by == self._by:
+            self._memory.budget = learnt.within(self._configured)
+            # Another session with the model may know more by now.
+            known = self._calibration.scale(exact=self.counts_exactly) if self._calibration.reports else 0.0
+            self._memory.scale = max(learnt.scale or self._memory.scale, known)
+
+    def _calibrate(self, counted: int, reported: int, *, caches: bool = False) -> None:
+        """Learn from a report of how many tokens a whole prompt really had."""
+        before = self._calibration.highest, self._memory.scale, self.caches
+        self._calibration = self._calibration.after(counted, reported)
+        self.caches = self.caches or caches
+        scale = self._calibration.scale(exact=self.counts_exactly)
+        if scale != self._memory.scale:
+            self._learn(replace(self._learnt, scale=scale))
+        now = self._calibration.highest, scale, self.caches
+        if self.model and not self._looking and now != before:
+            known = {**self._calibration.as_json(), "caches": self.caches, "counter": self._counter.name}
+            self.journal.learn(self.model, known)
 
     def _record(self, type: str, body: Mapping[str, Any]) -> None:
         if not self._looking:
             self.journal.record(self.session, type, body)
+            self._known += 1
+
+    def _since_checkpoint(self) -> int:
+        """How many records were written since the checkpoint, by whomever."""
+        return sum(1 for _ in self.journal.since_checkpoint(self.session)[1])
 
     def _keep_checkpoint(self) -> None:
-        if self._gaps or self._looking:
+        # Where another process wrote in between, what is known here is not the whole.
+        if self._looking or self._since_checkpoint() != self._known:
             return
-        learnt = self.budget.window if self.budget.window < self._configured.window else None
         self.journal.checkpoint(
             self.session,
             {
                 "form": CHECKPOINT,
                 "lang": self.lang,
                 "opened": self._opened,
-                "window": learnt,
-                "scale": self._memory.scale,
+                "recounted": self._recounted_to,
+                "learnt": {by: asdict(learnt) for by, learnt in self._taught.items()},
                 "failed": [self.failed_summaries, self.compactions_since_failure],
                 "memory": self._memory.as_json(),
             },
         )
+        self._known = 0
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.lang = state["lang"]
         self._opened = state["opened"]
         self.failed_summaries, self.compactions_since_failure = state["failed"]
-        self._memory.scale = state["scale"]
-        if state["window"] is not None and state["window"] < self.budget.window:
-            self._memory.budget = Budget.of(state["window"], self.budget.output)
-        memory = state["memory"]
-        entries = self.journal.entries(self.session, [seq for seq, _ in memory["standing"]])
-        if self._opened["counter"] != self._counter.name:
-            entries = [replace(each, tokens=self._counter.message(each.message)) for each in entries]
-        self._memory.restore(memory, entries)
-        self._read_to = memory["last"]
+        self._memory.summarised = self._opened["summarised"]
+        for by, learnt in state["learnt"].items():
+            self._take_learnt(by, Learnt.from_json(learnt))
+        standing = [seq for seq, _ in state["memory"]["standing"]]
+        entries = self.journal.entries(self.session, standing)
+        recounted = [self._recounted(each) if each.seq <= state["recounted"] else each for each in entries]
+        self._memory.restore(state["memory"], recounted)
+        self._recounted_to = state["recounted"]
 
 
 def result_message(id: str, text: str) -> Message:

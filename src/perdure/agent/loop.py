@@ -20,7 +20,9 @@ from perdure.agent.acting import Acting
 from perdure.agent.conversation import Conversation, result_message
 from perdure.agent.prompts import (
     ANSWER_CUT,
+    ANSWERS_LIMITED,
     BROKEN_OFF,
+    CLIENT_FAILED,
     CUT_CALLS,
     EMPTY,
     EMPTY_REPLIES,
@@ -29,6 +31,7 @@ from perdure.agent.prompts import (
     REPEATED,
     RETRYING,
     STEP_LIMIT,
+    SUMMARY_CUT,
     SUMMARY_FAILED,
     SUMMARY_RESTS,
     TIME_LIMIT,
@@ -37,7 +40,7 @@ from perdure.agent.prompts import (
     WINDOW_LEARNT,
 )
 from perdure.agent.repeats import Repeats
-from perdure.agent.summarizing import FAILURES, REST, Summarizer, compacted
+from perdure.agent.summarizing import FAILURES, REST, UNREAD, Summarizer, compacted
 from perdure.agent.truncation import cut_to
 from perdure.chat.calls import ToolCall
 from perdure.chat.events import (
@@ -54,7 +57,7 @@ from perdure.chat.events import (
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Kind
 from perdure.chat.tokens import Usage
-from perdure.errors import ContextOverflow, PerdureError, Words
+from perdure.errors import ContextOverflow, EndpointError, PerdureError, Words
 from perdure.models.client import ModelClient, ModelRequest, Purpose, Reply, Retrying, Text
 from perdure.tools.contract import Outcome
 
@@ -132,6 +135,8 @@ class Loop:
         """
         began = time.monotonic()
         self._tell(self._started(task))
+        for words, entry in self.conversation.mended:
+            self._tell(Notice(code="session.mended", text=say(words, self._lang, entry=entry)))
         async with anyio.create_task_group() as self._beside:
             step = await self._turn(task, began)
             self._beside.cancel_scope.cancel()
@@ -194,8 +199,8 @@ class Loop:
         try:
             reply = await self._stream()
         except ContextOverflow as overflow:
-            window = self.conversation.learn_window(overflow.limit, overflow.requested)
-            self._tell(Notice(code="window.learnt", text=say(WINDOW_LEARNT, self._lang, window=window)))
+            if not self._learnt_from(overflow):
+                raise
         else:
             if not self._was_cut(reply):
                 if reply.of_whole_prompt:
@@ -206,27 +211,47 @@ class Loop:
 
     def _was_cut(self, reply: Reply) -> bool:
         """The endpoint read only a part of the prompt, without saying so: told and learnt, once."""
-        counted, reported = self._counted, reply.usage.prompt
-        exact = self.conversation.counts_exactly
-        window = cut_to(counted, reported, exact=exact) if reply.of_whole_prompt and not self._cut else None
-        if window is None:
+        reported, counter = reply.usage.prompt, self.model.counter
+        if self._cut or not reply.of_whole_prompt:
             return False
-        self._cut = True
-        self.conversation.learn_window(window, None)
-        told = say(PROMPT_CUT, self._lang, reported=reported, counted=counted, window=window)
-        self._tell(Notice(code="prompt.cut", text=told))
-        self._tell(TextDelta(text="", restart=True))
-        return True
+        window = cut_to(self._sent, reported, counter, counted=self._counted)
+        self._cut = window is not None and self.conversation.learn_cut(window)
+        if self._cut:
+            window = self.conversation.budget.window
+            told = say(PROMPT_CUT, self._lang, reported=reported, counted=self._counted, window=window)
+            self._tell(Notice(code="prompt.cut", text=told))
+            self._tell(TextDelta(text="", restart=True))
+        return self._cut
+
+    def _learnt_from(self, overflow: ContextOverflow) -> bool:
+        """The refusal taught something that changes the next request; what, is told."""
+        conversation = self.conversation
+        window, answer = conversation.budget.window, self._answer_limit
+        learnt = conversation.learn_window(overflow.limit, overflow.requested)
+        if (now := conversation.budget.window) < window:
+            self._tell(Notice(code="window.learnt", text=say(WINDOW_LEARNT, self._lang, window=now)))
+        if (limit := self._answer_limit) != answer:
+            self._tell(Notice(code="answers.limited", text=say(ANSWERS_LIMITED, self._lang, output=limit)))
+        return learnt
 
     async def _stream(self) -> Reply:
         self._partial = ""
-        self._counted = self.conversation.tokens
+        self._counted, self._sent = self.conversation.tokens, self.conversation.prompt()
         request = ModelRequest(
-            self.conversation.prompt(),
+            self._sent,
             tools=self.conversation.tools,
             session=self.conversation.session,
-            max_output_tokens=self.limits.output_tokens,
+            max_output_tokens=self._answer_limit,
         )
+        try:
+            return await self._streamed(request)
+        except PerdureError:
+            raise
+        except Exception as error:  # a client may be anybody's, and the turn must end in order all the same
+            why = f"{type(error).__name__}: {error}"
+            raise EndpointError(say(CLIENT_FAILED, self._lang, why=why)) from error
+
+    async def _streamed(self, request: ModelRequest) -> Reply:
         async with aclosing(self.model.stream(request)) as pieces:
             async for piece in pieces:
                 match piece:
@@ -243,7 +268,15 @@ class Loop:
                         self._used("think", piece.usage)
                         self._partial = ""
                         return piece
-        raise AssertionError("a model client ended without a reply")
+        raise AssertionError("it ended without a reply")
+
+    @property
+    def _answer_limit(self) -> int | None:
+        """Tokens that an answer may have: never more than are kept for it."""
+        wished, room = self.limits.output_tokens, self.conversation.budget.output
+        if wished is None:
+            return room if self.conversation.answers_limited else None
+        return min(wished, room)
 
     async def _compact(self) -> None:
         """First trim, which is certain, then summarise, which is best effort; both before the next call
@@ -272,6 +305,8 @@ class Loop:
         """Tell what the summaries cost, and what went wrong."""
         if usage.total:
             self._used("summarize", usage)
+        if UNREAD in refused:
+            self._tell(Notice(code="summary.cut", text=say(SUMMARY_CUT, self._lang)))
         if refused and not taken:
             told = say(SUMMARY_FAILED, self._lang, why=refused[-1])
             self._tell(Notice(code="summary.failed", text=told))

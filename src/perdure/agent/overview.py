@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.agent.conversation import Conversation
 from perdure.chat.estimate import estimated_tokens
-from perdure.chat.tokens import TextCounter
+from perdure.chat.tokens import ENCODINGS, TextCounter, counter_for
 from perdure.memory.budget import Budget
 from perdure.memory.gist import rendered
 from perdure.store.journal import Journal, Recorded
@@ -70,17 +70,24 @@ def overview(journal: Journal, session: str) -> Overview:
         if record.type == "session.opened":
             opened = record.body
         _noted(compactions, record)
-    # Its name makes the stored counts valid; it counts only the notes itself.
-    counter = TextCounter(str(opened.get("counter", "estimate")), estimated_tokens)
+    # Its name makes the stored counts valid; it counts only the notes and what stands shortened itself.
+    name = str(opened.get("counter", "estimate"))
+    counter = counter_for(name) if name in ENCODINGS else TextCounter(name, estimated_tokens)
     budget = Budget.of(opened.get("window", 8192), opened.get("output"))
     conversation = Conversation(
-        journal, session, counter, budget, model=str(opened.get("model", "")), looking=True
+        journal,
+        session,
+        counter,
+        budget,
+        model=str(opened.get("model", "")),
+        summarised=opened.get("summarised", True),
+        looking=True,
     )
     memory = conversation.memory
     tools = int(opened.get("tools", 0))
     gist = rendered(memory.record.gist, conversation.lang)
     gist_tokens = counter.text(gist) if gist in memory.notes else 0
-    notes = counter.text(memory.notes) - gist_tokens
+    notes = memory.tokens - memory.fixed - sum(entry.tokens for entry in memory.entries) - gist_tokens
     parts = {"system": memory.fixed, "tools": tools, "notes": notes, "gist": gist_tokens}
     for entry in memory.entries:
         parts[entry.kind.value] = parts.get(entry.kind.value, 0) + entry.tokens
@@ -117,17 +124,21 @@ def _noted(compactions: list[PastCompaction], record: Recorded) -> None:
                 body["tokens_after"],
             )
         )
-    elif compactions and record.type == "summary":
-        compactions[-1] = replace(
-            compactions[-1],
+        return
+    standing = [at for at, each in enumerate(compactions) if not each.undone]
+    if not standing:
+        return
+    last = standing[-1]
+    if record.type == "summary":
+        cost = body.get("cost")
+        compactions[last] = replace(
+            compactions[last],
             gist_by="model",
             model=body.get("model", ""),
-            seconds=round(compactions[-1].seconds + body.get("seconds", 0.0), 3),
-            cost=body.get("cost"),
+            seconds=round(compactions[last].seconds + body.get("seconds", 0.0), 3),
+            cost=cost if cost is None else cost + (compactions[last].cost or 0.0),
         )
-    elif compactions and record.type == "summary.failed":
-        compactions[-1] = replace(compactions[-1], gist_by=f"failed: {body['why']}")
+    elif record.type == "summary.failed":
+        compactions[last] = replace(compactions[last], gist_by=f"failed: {body['why']}")
     elif record.type == "compaction.undone":
-        standing = [at for at, each in enumerate(compactions) if not each.undone]
-        if standing:
-            compactions[standing[-1]] = replace(compactions[standing[-1]], undone=True)
+        compactions[last] = replace(compactions[last], undone=True)

@@ -50,6 +50,22 @@ WINDOW_LEARNT: Words = (
     "The endpoint's window is smaller than was thought; {window} tokens from now on.",
     "端点的窗口比预想的小；从现在起按 {window} 个 token 计算。",
 )
+ANSWERS_LIMITED: Words = (
+    "The endpoint has no room for an answer of that length; at most {output} tokens from now on.",
+    "端点容不下这么长的回答；从现在起最多 {output} 个 token。",
+)
+CLIENT_FAILED: Words = (
+    "The model's client failed and said only: {why}.",
+    "模型的客户端出错，只说明了：{why}。",
+)
+RESULT_LATE: Words = (
+    "The result in entry {entry} came late; it stands behind its call.",
+    "第 {entry} 条中的结果来得晚；已放到其调用之后。",
+)
+RESULT_LEFT_OUT: Words = (
+    "The result in entry {entry} answers no open call and is left out of the prompt.",
+    "第 {entry} 条中的结果不对应任何未完成的调用，已不放入提示。",
+)
 PROMPT_CUT: Words = (
     "The endpoint read only {reported} of the {counted} tokens that were sent: its window is smaller than "
     "was thought. {window} tokens from now on; name the real one with --context-window.",
@@ -84,6 +100,10 @@ CUT_CALLS: Words = (
 UNKNOWN_TOOLS: Words = (
     "the model called only tools that don't exist, {times} times",
     "模型连续 {times} 次只调用不存在的工具",
+)
+SUMMARY_CUT: Words = (
+    "The summariser read only a part of what it was sent; it is asked in smaller pieces from now on.",
+    "摘要模型只读取了所发送内容的一部分；从现在起分成更小的部分请求。",
 )
 SUMMARY_FAILED: Words = (
     "no summary of what left ({why}); the notes by code stand, and it is tried again later",

@@ -14,14 +14,19 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from perdure.agent.conversation import Conversation
+from perdure.agent.truncation import cut_to
 from perdure.chat.events import Compacted
 from perdure.chat.tokens import Usage
-from perdure.errors import ContextOverflow, PerdureError
+from perdure.errors import ContextOverflow
 from perdure.memory.gist import SummaryRequest, rendered
 from perdure.models.client import ModelClient, ModelRequest, Reply, complete
 
 #: Requests after one compaction: pieces that are folded in, and second tries.
 MOST_REQUESTS = 16
+#: Sizes of a request that are tried until it fits a window that is counted otherwise.
+MOST_TRIES = 8
+#: Why a reply is refused whose request was read in part only.
+UNREAD = "unread"
 #: Failures in a row after which a summariser rests, and compactions for which it does.
 FAILURES, REST = 3, 8
 
@@ -43,12 +48,14 @@ class Summarized:
 @dataclass
 class Summarizer:
     """``client`` writes the summaries, in ``seconds`` at most for all that one compaction asks; ``own``:
-    it is the conversation's own model, so its cache knows the prompt; ``price``: US dollars of a usage."""
+    it is the conversation's own model, so its cache knows the prompt; ``price``: US dollars of a usage;
+    ``room``: tokens to which it was seen to cut what it reads."""
 
     client: ModelClient
     own: bool = True
     seconds: float = 60.0
     price: Callable[[Usage], float | None] = lambda usage: None
+    room: int | None = None
 
     def rests(self, conversation: Conversation) -> bool:
         """It failed too often and isn't asked for now."""
@@ -114,7 +121,8 @@ class _Trying:
     def __init__(self, by: Summarizer, conversation: Conversation, *, later: bool) -> None:
         self.by, self.conversation = by, conversation
         self.cached, self.later = by.own and conversation.caches, later
-        self.room = by.client.context_window if not by.own else None
+        known = (by.room, None if by.own else by.client.context_window)
+        self.room = min((each for each in known if each), default=None)
         self.taken, self.refused, self.usage = 0, list[str](), Usage()
 
     async def run(self) -> None:
@@ -132,11 +140,16 @@ class _Trying:
         except ContextOverflow:
             # What a smaller request leaves out stays pending: it isn't counted as summarised.
             self.refused.append("overflow")
-            return self._smaller(request)
-        except PerdureError as error:
+            return self._within((self.room or self.conversation.budget.window) // 2, request)
+        except Exception as error:  # whatever its client does, the conversation goes on
             self.refused.append(type(error).__name__)
             return None
         self.usage += reply.usage
+        if room := self._cut_to(request, reply):
+            # What it never read isn't summarised, however good the summary of the rest.
+            self.refused.append(UNREAD)
+            self.by.room = room
+            return self._within(room, request)
         about = {
             "model": reply.model or self.by.client.model,
             "seconds": round(time.monotonic() - began, 3),
@@ -168,14 +181,31 @@ class _Trying:
         )
         return await complete(self.by.client, wish)
 
-    def _next(self) -> SummaryRequest | None:
-        return self.conversation.summary_request(room=self.room, cached=self.cached)
+    def _cut_to(self, request: SummaryRequest, reply: Reply) -> int | None:
+        if not reply.of_whole_prompt:
+            return None
+        return cut_to(request.messages, reply.usage.prompt, self.by.client.counter)
 
-    def _smaller(self, request: SummaryRequest) -> SummaryRequest | None:
-        self.cached = False
-        room = self.room or self.conversation.budget.window
-        self.room = room // 2
+    def _next(self) -> SummaryRequest | None:
+        """The next request. Where the writer counts otherwise than the conversation does, it fits its window
+        by its own count."""
+        counter, room = self.by.client.counter, self.room
+        same = counter.name == self.conversation.memory.counter.name
+        for _ in range(MOST_TRIES):
+            request = self.conversation.summary_request(room=room, cached=self.cached)
+            if request is None or self.room is None or room is None or same:
+                return request
+            needed = sum(map(counter.message, request.messages)) + request.max_output_tokens
+            if needed <= self.room:
+                return request
+            # By whole sources it shrinks in steps, so a little less may be the same again.
+            room = max(min(room * self.room // needed, room * 9 // 10), 1)
+        self.refused.append("room")
+        return None
+
+    def _within(self, room: int, request: SummaryRequest) -> SummaryRequest | None:
+        """Instead of this request, one that fits so many tokens; None where none is smaller."""
+        self.cached, self.room = False, room
         smaller = self._next()
-        return (
-            smaller if smaller and (request.aligned or len(smaller.sources) < len(request.sources)) else None
-        )
+        less = smaller and (request.aligned or len(smaller.sources) < len(request.sources))
+        return smaller if less else None

@@ -88,8 +88,11 @@ def blocks(entries: Iterable[Entry]) -> Iterator[Block]:
 
 
 def text_of(message: Message) -> str:
-    """The readable text of a message: its content, with the parts of a multi-part one joined."""
+    """The readable text of a message: its content, with the parts of a multi-part one joined. Must not
+    raise, whatever stands there."""
     content = message.get("content")
     if isinstance(content, str):
         return content
-    return "\n".join(part.get("text", "") for part in content or () if part.get("type") == "text")
+    parts = content if isinstance(content, list | tuple) else ()
+    texts = (part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text")
+    return "\n".join(text for text in texts if isinstance(text, str))

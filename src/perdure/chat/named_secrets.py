@@ -52,7 +52,7 @@ _SIGN = re.compile(
     r"""\\{0,3}["'`*\])}]{0,3}"""
     r"(?:[ \t]for(?:[ \t][\w@.'-]{1,30}){1,4}?(?=[ \t](?:is|was)[ \t]|[ \t]?[:=])"
     r"|[ \t]?[(（][^()（）\n]{1,30}[)）])?"
-    r"(?::[ \t]?[A-Za-z][\w.\[\]| ]{0,30}?(?=[ \t]?=[^=]))?"
+    r"(?::[ \t]?[A-Za-z][\w.\[\]| ]{0,30}?(?=[ \t]=[^=]|=[ \t]?\\{0,3}[\"'`]))?"
     # ``assigned`` in code or settings, ``told`` by a colon, ``said`` in a sentence, only ``loose``ly there.
     r"(?:(?P<assigned>[ \t]{0,8}(?::=|={1,3}>?|＝)[ \t]{0,8}|>(?=[^<\n]{1,200}</))"
     r"|(?P<told>[ \t]{0,8}[:：][ \t*]{0,8}"
@@ -61,7 +61,9 @@ _SIGN = re.compile(
     r"|(?P<loose>[ \t]{1,8}(?:to )?))(?=\S)",
     re.IGNORECASE,
 )
-_OPTION_NAME = re.compile(r"(?<!\S)--?[a-z][\w-]{0,20}$|(?<!\S)--$", re.IGNORECASE)
+_OPTION_NAME = re.compile(
+    r"""(?:(?<![^\s"'`(\[])|(?<=\\[nrt]))--?(?:[a-z][\w-]{0,20}|(?<=--))$""", re.IGNORECASE
+)
 
 _OPENING = re.compile(r"""\\{0,3}["'`]|[“‘「『]""")
 _CLOSES = {"“": "”", "‘": "’", "「": "」", "『": "』"}

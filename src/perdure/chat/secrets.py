@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from perdure.chat.named_secrets import MARK, NAME_WORDS, Span, is_nothing, looks_random, named
 
@@ -26,6 +26,11 @@ __all__ = ["MARK", "masked", "secrets_in"]
 
 def masked(text: str) -> str:
     """The text with each secret in it replaced by `MARK`. Masking again changes nothing."""
+    return _masked(text) if len(text) <= OFTEN else _masked.__wrapped__(text)
+
+
+@lru_cache(maxsize=1024)
+def _masked(text: str) -> str:
     while spans := _spans(text):
         kept, pieces = 0, []
         for start, end in spans:
@@ -33,6 +38,10 @@ def masked(text: str) -> str:
             kept = end
         text = MARK.join([*pieces, text[kept:]])
     return text
+
+
+#: Characters of a text up to which it is remembered: each goes to the ledger, the gist and the notes.
+OFTEN = 10_000
 
 
 def secrets_in(text: str) -> list[str]:

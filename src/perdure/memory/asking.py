@@ -11,17 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perdure.chat.language import Language
-from perdure.chat.messages import Entry, Kind, Message, text_of
+from perdure.chat.messages import Entry, Kind, Message, blocks, call_ids, text_of
 from perdure.chat.tokens import TokenCounter
 from perdure.memory.extract import extracted
 from perdure.memory.gist import Line, SummaryRequest, aligned, folded, output_room, shortened
 from perdure.memory.judging import Refusal, judged
+from perdure.memory.literals import EXACT, shape_of
 from perdure.memory.record import Record
+from perdure.memory.sources import Source
 
-#: Share of a gist's tokens that the literals may take which a summary is judged by.
-JUDGED_BY = 4
-#: Tokens of the instruction behind a conversation's own prompt.
-INSTRUCTION = 600
+#: Kinds of what person and model said.
+SAID = frozenset({Kind.USER, Kind.ASSISTANT})
+#: Share of a gist's tokens that the literals may take which a summary is judged by; their number, and
+#: the one up to which those that tools showed are taken too.
+JUDGED_BY, MOST_JUDGED, FEW_JUDGED = 8, 12, 4
+#: Characters of the message up to which a summary is asked for, by which it is named.
+NAMED_BY = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +38,32 @@ class Before:
     tokens: int = 0
     entries: Sequence[Entry] = ()
 
-    def within(self, room: int, record: Record) -> list[Message]:
-        """As much of it as fits ``room`` tokens and ends with a whole block; nothing where that doesn't
-        hold all that waits for a summary."""
-        room -= self.tokens + INSTRUCTION
-        end = tokens = 0
-        for index, entry in enumerate(self.entries):
-            tokens += entry.tokens
-            if tokens > room:
+    def within(self, room: int, pending: Sequence[Source]) -> list[Message]:
+        """As much of it as fits ``room`` tokens, in whole blocks; nothing where that doesn't hold all that
+        waits for a summary."""
+        room -= self.tokens
+        held: list[Entry] = []
+        for block in blocks(self.entries):
+            room -= block.tokens
+            if room < 0 or len(block.entries) <= len(call_ids(block.entries[0].message)):
                 break
-            if index + 1 == len(self.entries) or self.entries[index + 1].kind is not Kind.TOOL_RESULT:
-                end = index + 1
-        first, last = record.pending[0].entries[0], record.pending[-1].entries[-1]
-        if not end or self.entries[end - 1].seq < last or first < self.entries[0].seq:
+            held += block.entries
+        waiting = {seq for source in pending for seq in source.entries}
+        if not waiting <= {entry.seq for entry in held}:
             return []
-        return [*self.beginning, *(entry.message for entry in self.entries[:end])]
+        return [*self.beginning, *(entry.message for entry in held)]
+
+    def until(self, pending: Sequence[Source]) -> str:
+        """How the first message begins that stays, of those that begin as none before does; empty where
+        there is none."""
+        last = max(seq for source in pending for seq in source.entries)
+        begun: set[str] = set()
+        for entry in self.entries:
+            beginning = " ".join(text_of(entry.message)[:NAMED_BY].split())
+            if entry.seq > last and entry.kind in SAID and beginning and beginning not in begun:
+                return beginning
+            begun.add(beginning)
+        return ""
 
 
 def request_for(
@@ -66,20 +82,25 @@ def request_for(
     of the newest entry; ``before``: ask with that prompt where it fits."""
     if not record.pending or limit < 1:
         return None
-    output = output_room(limit, window)
-    if before and (prompt := before.within(room - output, record)):
-        request = aligned(prompt, record.summary, record.pending, limit=limit, lang=lang, output=output)
-    else:
-        count = counter.text
-        request = folded(
-            record.summary,
-            record.pending,
-            room=room - output,
-            count=count,
-            limit=limit,
-            lang=lang,
-            output=output,
+    output = output_room(limit, min(window, room))
+    request: SummaryRequest | None = None
+    if before:
+        until = before.until(record.pending)
+        asked = aligned(
+            (), record.summary, record.pending, limit=limit, lang=lang, output=output, until=until
         )
+        instruction = counter.message(asked.messages[-1])
+        if prompt := before.within(room - output - instruction, record.pending):
+            request = replace(asked, messages=[*prompt, *asked.messages])
+    request = request or folded(
+        record.summary,
+        record.pending,
+        room=room - output,
+        count=counter.text,
+        limit=limit,
+        lang=lang,
+        output=output,
+    )
     return replace(request, literals=_worth_keeping(record, request, now, counter))
 
 
@@ -88,26 +109,36 @@ def summary_in(
 ) -> tuple[Line, ...] | Refusal | SummaryRequest:
     """The lines of the summary, or why it was refused, or the request for a shorter one."""
     verdict = judged(reply, request, counter.text, cut=cut)
-    if verdict.refusal:
+    if verdict.refusal and not request.shorter:
         return verdict.refusal
-    if not verdict.too_long:
+    if not verdict.too_long and not verdict.refusal:
         return verdict.lines
     if request.shorter:
-        return tuple(extracted(verdict.lines, (), request.limit, counter.text, request.lang))
-    return shortened(request, text_of(reply) if isinstance(reply, dict) else reply or "")
+        lines = verdict.lines or request.draft
+        return tuple(extracted(lines, (), request.limit, counter.text, request.lang))
+    text = text_of(reply) if isinstance(reply, dict) else str(reply)
+    return shortened(request, text, verdict.lines, counter.text)
 
 
 def _worth_keeping(
     record: Record, request: SummaryRequest, now: int, counter: TokenCounter
 ) -> tuple[str, ...]:
-    """The literals that a summary is judged by: those worth most in what it stands for."""
-    said = "\n".join([*(each.text for each in request.sources), *(line.text for line in request.base)])
+    """The literals that a summary is judged by: those worth most in what person and model said, and in
+    the summary before; of what tools showed only where these are few, since it is too much to ask for."""
+    said = "\n".join(
+        [*(each.text for each in request.sources if each.kind in SAID), *(line.text for line in request.base)]
+    )
+    shown = "\n".join(each.text for each in request.sources if each.kind not in SAID)
+    exact = [literal for literal in record.ledger.worthiest(now) if shape_of(literal) in EXACT]
     room = request.limit // JUDGED_BY
     kept: list[str] = []
-    for literal in record.ledger.worthiest(now):
-        if literal in said:
-            room -= counter.text(f" {literal}")
-            if room < 0:
+    for text, most in ((said, MOST_JUDGED), (shown, FEW_JUDGED)):
+        for literal in exact:
+            if len(kept) >= most:
                 break
-            kept.append(literal)
+            if literal in text and literal not in kept:
+                room -= counter.text(f" {literal}")
+                if room < 0:
+                    return tuple(kept)
+                kept.append(literal)
     return tuple(kept)

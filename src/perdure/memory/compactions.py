@@ -13,6 +13,7 @@ from typing import Any, Literal
 from perdure.memory.gist import Line, SummaryRequest, lines_as_json, lines_from_json
 from perdure.memory.judging import Refusal
 from perdure.memory.notes import Shares
+from perdure.memory.ranges import Ranges
 from perdure.memory.record import Record
 from perdure.memory.window import Compaction
 
@@ -46,17 +47,17 @@ class Trimmed:
     def from_json(cls, body: Mapping[str, Any]) -> Trimmed:
         shortened = {int(seq): int(kept) for seq, kept in body["shortened"].items()}
         window = Compaction(tuple(body["left"]), shortened, 0, 0)
-        shares = Shares(*body.get("shares", (0, 0, 0, 0)))
+        shares = Shares(*body["shares"])
         return cls(window, body.get("notes", ""), shares, body["tokens_before"], body["tokens_after"])
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary that was taken: its lines, the number of the last entry that it stands for, and the
-    notes as they stand afterwards."""
+    """A summary that was taken: its lines, the numbers of the entries that it stands for besides those of
+    the summary before, and the notes as they stand afterwards."""
 
     lines: tuple[Line, ...]
-    covered: int
+    covered: Ranges
     notes: str
     record: Record | None = None
 
@@ -66,7 +67,8 @@ class Summary:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Summary:
-        return cls(lines_from_json(body["lines"]), body["covered"], body["notes"])
+        covered = tuple((first, last) for first, last in body["covered"])
+        return cls(lines_from_json(body["lines"]), covered, body["notes"])
 
 
 @dataclass(frozen=True, slots=True)

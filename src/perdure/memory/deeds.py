@@ -26,8 +26,8 @@ CHANGING = re.compile(r"write|edit|creat|replace|insert|patch|append|delete|remo
 EXIT = re.compile(
     r"exit(?:ed with|[ _-]?(?:code|status))?\W{0,4}(-?\d{1,3})\b|退出码\W{0,3}(-?\d{1,3})\b", re.I
 )
-#: Files and commands that are remembered, and characters of the longest command.
-MOST, COMMAND_KEPT = 100, 160
+#: Files and commands that are remembered, and characters of the longest of them.
+MOST, KEPT = 100, 160
 
 READ: Words = ("Files read: {files}", "读过的文件：{files}")
 CHANGED: Words = ("Files changed: {files}", "改过的文件：{files}")
@@ -62,8 +62,8 @@ class Deeds:
                         if not isinstance(value, str) or not value.strip():
                             continue
                         if key in FILES:
-                            changed = files.pop(value, False) or bool(CHANGING.search(name))
-                            files[value] = changed
+                            path = _one_line(masked(value))
+                            files[path] = files.pop(path, False) or bool(CHANGING.search(name))
                         elif key in COMMANDS:
                             command = _one_line(masked(value))
                             commands.pop(command, None)
@@ -138,4 +138,4 @@ def _newest(deeds: dict[str, Any]) -> dict[str, Any]:
 
 def _one_line(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= COMMAND_KEPT else f"{flat[: COMMAND_KEPT - 1]}…"
+    return flat if len(flat) <= KEPT else f"{flat[: KEPT - 1]}…"

@@ -17,17 +17,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Kind
 from perdure.memory.gist import HEADINGS, Line, Section, rendered
+from perdure.memory.sentences import ENDS, LEFT_OUT, LOG, VALUES, beginning, cut, pieces, sentences
 from perdure.memory.sources import Source
 
 #: Characters of a line, of one that tells what a tool showed, and of the call in front of that.
 LONGEST, SHOWN, CALL_KEPT = 160, 130, 60
-#: Bytes of a sentence that is never shortened by a clause.
-BRIEF = 40
 #: Worth of a sentence by who said it. What is in the gist already has no author but its section.
 WHO = {Kind.USER: 1.6, Kind.ASSISTANT: 1.1, Kind.TOOL_RESULT: 0.4}
 WAS: dict[Section, float] = {"goals": 1.6, "facts": 1.3, "tools": 0.4, "constraints": 1.6, "open": 1.0}
@@ -118,42 +116,6 @@ _OFFERED = ("if you", "如果", "如有", "请", "我先", "我去", "我马上"
 _RUN = re.compile(r"[A-Za-z0-9_$€£¥~/#][\w./:@#~%+'’=-]*", re.ASCII)
 _SEPARATED = re.compile(r"\w[/_.@:]\w|^[~/$]|\w-\w")
 _HAN = re.compile(r"[\u3400-\u9fff]+")
-#: One set of characters first, so that the search passes over the others quickly.
-_ENDS = re.compile(
-    r"[.!?;。！？；\n](?:(?<=[.!?;])[\"')\]*`]*\s+|(?<=[。！？；])[\"'”’』」）]*\s*|(?<=\n)\s*|(?<=[!?])(?=[\u3400-\u9fff]))"
-)
-#: In what a tool showed, each value of JSON, and each line of a log, stands for itself.
-_VALUES = re.compile(r",\s*(?=[\"{\[])")
-_LOG = re.compile(
-    _ENDS.pattern + r"|\s(?=\d{4}-\d\d-\d\d[T ]\d\d:\d\d|(?:ERROR|WARN|INFO|DEBUG|FATAL|FAILED|Traceback)\b)"
-)
-_EDGES = " ,\n{}[]*"
-_ABBREVIATIONS = frozenset(
-    (
-        "e.g",
-        "i.e",
-        "etc",
-        "mr",
-        "mrs",
-        "ms",
-        "dr",
-        "vs",
-        "no",
-        "approx",
-        "cf",
-        "fig",
-        "st",
-        "prof",
-        "a.m",
-        "p.m",
-    )
-)
-_CLAUSES = re.compile(
-    r"(?<=[，、：；])\s*|(?<=[,:])\s+|\s+(?=(?:and|but|because|so|which)\s)|\s+(?=(?:[-*•]|\d{1,2}\.)\s)"
-)
-_BREAKS = (", ", "，", "；", "：", ": ", " and ", " but ", " because ", " so ", " which ", " (", "（")
-#: What `sources` puts where it leaves something out, and what words are made of that it may cut through.
-_LEFT_OUT, _TORN = "[...]", "".join(filter(str.isalnum, map(chr, range(128)))) + "_./:@~#%+-"
 _FAILURES = (
     *("error", "fail", "exception", "denied", "refused", "traceback", "timeout", "timed out", "not found"),
     *("no such", "exit code 1", "错误", "失败", "异常", "拒绝", "超时", "不存在"),
@@ -299,7 +261,7 @@ def _sentences(source: Source, newest: int) -> Iterator[_Sentence]:
     if source.kind is Kind.TOOL_RESULT:
         yield from _showed(source, fresh)
         return
-    parts = [piece for part in _split(source.text, _ENDS) for piece in _pieces(part, LONGEST)]
+    parts = [piece for part in sentences(source.text, ENDS) for piece in pieces(part, LONGEST)]
     for at, text in enumerate(parts):
         says, cues = _read(text)
         cue = _weight_of(cues)
@@ -313,7 +275,7 @@ def _sentences(source: Source, newest: int) -> Iterator[_Sentence]:
         worth = WHO[source.kind] * fresh * place
         line = Line(section, text, source.entries)
         yield _Sentence(line, says, worth, cue)
-        if short := _beginning(text):
+        if short := beginning(text):
             said, cues = _read(short)
             yield _Sentence(Line(section, short, source.entries), said, worth, _weight_of(cues), line)
 
@@ -322,13 +284,13 @@ def _showed(source: Source, fresh: float) -> Iterator[_Sentence]:
     """A call and the parts of its result that say most, as one line."""
     order = _order(source.text)
     call, arrow, showed = source.text[: order.start() if order else None].partition(") -> ")
-    head = _cut(call + arrow[:1], CALL_KEPT) + arrow[1:]
+    head = cut(call + arrow[:1], CALL_KEPT) + arrow[1:]
     room = SHOWN - len(head)
-    ends = _VALUES if showed[:1] in {"{", "["} else _LOG
+    ends = VALUES if showed[:1] in {"{", "["} else LOG
     if order:
         # What its sentence begins with goes with it.
         showed = showed[: max((end.end() for end in ends.finditer(showed)), default=0)]
-    parts = [piece for part in _split(showed, ends) for piece in _pieces(part, room)]
+    parts = [piece for part in sentences(showed, ends) for piece in pieces(part, room)]
     read = [_read(part)[0] for part in parts]
     failed = _fails(showed)
     # A failure is what will be asked for first.
@@ -355,7 +317,7 @@ def _excerpt(text: str, parts: Sequence[str], kept: set[int]) -> str:
     for at, part in enumerate(parts):
         words = part.removesuffix("…")
         start = text.find(words, end)
-        gap = gap or _LEFT_OUT in text[end:start]
+        gap = gap or LEFT_OUT in text[end:start]
         if at in kept:
             stop = start + len(words)
             excerpt += f"… {text[start:stop]}" if gap else text[end:stop]
@@ -441,62 +403,3 @@ def _section(kind: Kind, text: str, cues: set[str]) -> Section:
 
 def _freshness(age: int) -> float:
     return float(OLDEST + (1 - OLDEST) * 0.5 ** (age / AGES))
-
-
-def _split(text: str, ends: re.Pattern[str]) -> Iterator[str]:
-    """The sentences of a text. A stop inside a number, a version or a path ends none, for no space
-    follows it; that of an abbreviation or an initial is passed over."""
-    if _LEFT_OUT in text:
-        whole = text.split(_LEFT_OUT)
-        for at, part in enumerate(whole):
-            begun = part.lstrip().lstrip(_TORN) if at else part
-            yield from _split(begun.rstrip().rstrip(_TORN) if at < len(whole) - 1 else begun, ends)
-        return
-    start = 0
-    for end in ends.finditer(text):
-        if text[end.start()] == ".":
-            word = text[start : end.start()].rpartition(" ")[2].lstrip("(\"'").lower()
-            if (len(word) == 1 and word.isalpha()) or word in _ABBREVIATIONS:
-                continue
-        if sentence := _bare(text[start : end.end()]):
-            yield sentence
-        start = end.end()
-    if sentence := _bare(text[start:]):
-        yield sentence
-
-
-def _bare(text: str) -> str:
-    """Without what is left around it of JSON, emphasis and lists."""
-    return text.strip(_EDGES).removeprefix("- ")
-
-
-def _pieces(sentence: str, longest: int) -> Iterator[str]:
-    """The sentence, or groups of its clauses where it is too long, each cut where it is still too long."""
-    if len(sentence) <= longest:
-        yield sentence
-        return
-    start = 0
-    clauses = [0, *(found.end() for found in _CLAUSES.finditer(sentence)), len(sentence)]
-    for before, after in pairwise(clauses):
-        if after - start > longest and before > start:
-            yield _cut(_bare(sentence[start:before]), longest)
-            start = before
-    if rest := _bare(sentence[start:]):
-        yield _cut(rest, longest)
-
-
-def _beginning(sentence: str) -> str:
-    """The sentence without its last clause, to stand for it where room is short."""
-    if len(sentence.encode("utf-8", "replace")) < BRIEF:
-        return ""
-    kept = sentence[: max(0, *map(sentence.rfind, _BREAKS))].rstrip(" ,，")
-    return f"{kept}…" if len(kept) * 4 > len(sentence) else ""
-
-
-def _cut(text: str, kept: int) -> str:
-    """The text, its end cut at a word and marked where it is longer than ``kept`` characters."""
-    if len(text) <= kept:
-        return text
-    short = text[: max(kept - 1, 0)]
-    space = short.rfind(" ")
-    return (short[:space] if space > kept // 2 else short).rstrip() + "…"

@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Kind, Message
+from perdure.chat.secrets import masked
 from perdure.errors import Words
+from perdure.memory.ranges import Ranges, joined
 from perdure.memory.sources import Source
 
 Section = Literal["goals", "facts", "tools", "constraints", "open"]
@@ -59,9 +61,15 @@ PAUSE: Words = (
     "[The conversation pauses here, before anything else is done.] ",
     "[对话在此暂停，先不要做别的事。]",
 )
+UNTIL: Words = (
+    'What was said from the message on that begins with "{until}" stays: leave it out of the notes.',
+    "从以“{until}”开头的消息起，内容会保留：不要写进笔记。",
+)
 SHORTER: Words = (
-    "That is too long. Say the same in at most {words} words, in the same form.",
-    "太长了。请用同样的形式，在 {words} 字以内重新写出。",
+    "These notes are too long. Write them anew in at most {words} words, in the same form. Copy paths, "
+    "names, numbers, dates and commands exactly; invent nothing.",
+    "以上笔记太长了。请用同样的形式，在 {words} 字以内重新写出。"
+    "路径、名称、数字、日期和命令要照抄，不要编造。",
 )
 SO_FAR: Words = ("Notes so far:", "已有笔记：")
 SINCE: Words = ("Said since:", "其后的对话：")
@@ -108,9 +116,10 @@ class SummaryRequest:
     """What to send to a summariser, and what its reply is judged by.
 
     ``messages`` with at most ``max_output_tokens`` of answer; ``schema`` where JSON is asked for.
-    ``covered``: number of the last entry that the summary will stand for; ``base``: the summary that
-    it takes the place of; ``limit``: tokens that the gist may have. ``aligned``: the conversation's own
-    prompt with one instruction behind it, so that a cache serves it.
+    ``covered``: numbers of the entries that the summary will stand for, besides ``base``, the summary
+    that it takes the place of; ``limit``: tokens that the gist may have. ``aligned``: the conversation's own
+    prompt with one instruction behind it, so that a cache serves it. ``draft``: the lines of a reply that
+    was too long, of which a shorter one is asked for.
     """
 
     messages: list[Message]
@@ -122,11 +131,16 @@ class SummaryRequest:
     literals: tuple[str, ...] = ()
     schema: dict[str, Any] | None = None
     aligned: bool = False
-    shorter: bool = False
+    draft: tuple[Line, ...] = ()
 
     @property
-    def covered(self) -> int:
-        return self.sources[-1].entries[-1]
+    def shorter(self) -> bool:
+        """It is the second try."""
+        return bool(self.draft)
+
+    @property
+    def covered(self) -> Ranges:
+        return joined((), (seq for source in self.sources for seq in source.entries))
 
 
 def gist_limit(budget: int, room: int) -> int:
@@ -194,22 +208,34 @@ def aligned(
     limit: int,
     lang: Language,
     output: int,
+    until: str = "",
 ) -> SummaryRequest:
-    """The request as the conversation's own ``prompt`` and one instruction at its end."""
+    """The request as the conversation's own ``prompt`` and one instruction at its end. ``until``: how the
+    message begins that the notes needn't go beyond."""
     headings = "\n".join(f"{say(heading, lang)}:" for heading in HEADINGS.values())
     told = (
         say(PAUSE, lang) + say(TASK, lang, words=_words(limit, lang)),
+        *([say(UNTIL, lang, until=until)] if until else []),
         say(AS_LINES, lang, headings=headings),
     )
     messages = [*prompt, {"role": "user", "content": "\n\n".join(told)}]
     return SummaryRequest(messages, output, limit, lang, tuple(base), tuple(sources), aligned=True)
 
 
-def shortened(request: SummaryRequest, reply: str) -> SummaryRequest:
-    """The same request once more, with the reply that was too long and the wish for a shorter one."""
+def shortened(
+    request: SummaryRequest, reply: str, draft: tuple[Line, ...], count: Callable[[str], int]
+) -> SummaryRequest:
+    """The wish to say shorter what a reply said at too great length. It carries the reply alone: with the
+    request before it, it might not fit."""
     wish = say(SHORTER, request.lang, words=_words(request.limit, request.lang) * 2 // 3)
-    again = [{"role": "assistant", "content": reply}, {"role": "user", "content": wish}]
-    return replace(request, messages=[*request.messages, *again], shorter=True)
+    text = masked(reply)
+    while (tokens := count(text)) > request.max_output_tokens:
+        text = text[: len(text) * request.max_output_tokens // tokens - 1]
+    messages: list[Message] = [
+        {"role": "system", "content": say(KEEPER, request.lang)},
+        {"role": "user", "content": f"{text}\n\n{wish}"},
+    ]
+    return replace(request, messages=messages, aligned=False, draft=draft)
 
 
 def lines_from_json(body: Iterable[Sequence[Any]]) -> tuple[Line, ...]:

@@ -18,7 +18,17 @@ from typing import Any, Literal
 from perdure.chat.language import Language, language_of, say
 from perdure.chat.messages import Message, text_of
 from perdure.chat.secrets import masked
-from perdure.memory.gist import HEADINGS, KEEPER, TASK, Line, Section, SummaryRequest, rendered, spoken
+from perdure.memory.gist import (
+    HEADINGS,
+    KEEPER,
+    SHORTER,
+    TASK,
+    Line,
+    Section,
+    SummaryRequest,
+    rendered,
+    spoken,
+)
 
 #: Characters that one line may have.
 LONGEST_LINE = 400
@@ -32,6 +42,8 @@ Refusal = Literal["empty", "cut", "tool_call", "refusal", "echo", "language", "l
 _THOUGHTS = re.compile(r"<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)", re.S | re.I)
 _FENCE = re.compile(r"^```\w*\n(.*?)\n?```$", re.S)
 _BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)、])\s+")
+#: A heading of the model's own, or what it says before it begins.
+_HEADING = re.compile(r"#{1,6} .*|(?![-*•–\d])[^.。!?！？]{1,80}[:：]\**")
 _NUMBERS = re.compile(
     r"\s*[\[(（【]\s*(?:entr(?:y|ies)\s*)?(\d+(?:\s*[-–,，、]\s*\d+)*)\s*[\])）】]\s*[.。]?$", re.I
 )
@@ -41,7 +53,7 @@ _NOTHING = re.compile(
     re.I,
 )
 _CALL = re.compile(
-    r"<\|?/?(?:tool_call|function_call|tool_calls|function)\b|<\|python_tag\|>|\[TOOL_CALLS\]"
+    r"<\|?/?(?:tool_call|function_call|tool_calls|function_calls|function|invoke|parameter)\b|<\|python_tag\|>|\[TOOL_CALLS\]"
     r'|^\s*\{\s*"(?:name|tool|function)"\s*:\s*"[^"]*"\s*,\s*"(?:arguments|parameters|args)"\s*:',
     re.I,
 )
@@ -67,7 +79,9 @@ def judged(
 ) -> Judged:
     """Whether a reply is a summary. ``reply``: its text, or the assistant message; ``cut``: the output
     limit ended it. Must not raise, whatever the reply."""
-    message: Message = reply if isinstance(reply, dict) else {"content": reply}
+    message: Message = (
+        reply if isinstance(reply, dict) else {"content": reply if isinstance(reply, str) else ""}
+    )
     if message.get("tool_calls") or message.get("function_call"):
         return Judged(refusal="tool_call")
     if cut:
@@ -117,7 +131,7 @@ def _says_nothing(text: str) -> bool:
 
 def _echoes(text: str, request: SummaryRequest) -> bool:
     """The reply is the prompt: its instruction, or what was said, line by line."""
-    if any(say(words, request.lang)[:40] in text for words in (TASK, KEEPER)):
+    if any(say(words, request.lang)[:40] in text for words in (TASK, KEEPER, SHORTER)):
         return True
     said = {spoken(source, request.lang) for source in request.sources}
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -133,11 +147,11 @@ def _parsed(text: str) -> list[Line]:
             pass
     section: Section = "facts"
     lines: list[Line] = []
-    for raw in text.splitlines():
-        bare = raw.strip().strip("#*_ ").rstrip(":：").strip("*_ ")
-        if heading := _section(bare):
-            section = heading
-        elif bare:
+    for raw in map(str.strip, text.splitlines()):
+        if headed := _headed(raw):
+            section, rest = headed
+            lines.append(_line(section, rest))
+        elif raw and not _HEADING.fullmatch(raw):
             lines.append(_line(section, _BULLET.sub("", raw).strip().strip("*")))
     return lines
 
@@ -157,14 +171,22 @@ def _from_json(value: Any) -> list[Line]:
     return lines
 
 
+def _headed(line: str) -> tuple[Section, str] | None:
+    """The section whose heading stands at the line's beginning, and what is said behind it."""
+    bare = line.strip("#*_ ").replace("：", ":")
+    parts = bare.split(":")
+    for words in range(len(parts), 0, -1):
+        if section := _section(":".join(parts[:words]).strip("*_ ")):
+            return section, ":".join(parts[words:]).strip("*_ ")
+    return None
+
+
 def _section(text: str) -> Section | None:
     """The section that a heading names, by its key or in either language."""
-    lowered = text.lower()
+    lowered = text.lower().replace("：", ":")
     for section, (english, chinese) in HEADINGS.items():
-        if lowered in {section, english.lower(), english.lower().partition(":")[0]} or text in {
-            chinese,
-            chinese.partition("：")[0],
-        }:
+        names = {section, english.lower(), chinese.replace("：", ":")}
+        if lowered in names | {name.partition(":")[0] for name in names}:
             return section
     return None
 

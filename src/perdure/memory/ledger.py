@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.chat.messages import Kind
-from perdure.memory.literals import Shape
+from perdure.memory.literals import EXACT, Shape
 
 #: Worth of a literal by its shape.
 WORTH: Mapping[Shape, float] = {
@@ -32,19 +32,32 @@ WORTH: Mapping[Shape, float] = {
 FROM_PERSON, FROM_MODEL, FROM_TOOL = 3.0, 2.0, 1.0
 #: Entries after which a literal is worth half, and the share that an earlier mention adds.
 HALF_LIFE, AGAIN = 12, 0.35
+#: What an exact one of the person's is worth for good, and one of the model's: nobody else knows the
+#: first, and all that a tool shows, fresh from the press, is worth less.
+PERSONS_FLOOR, MODELS_FLOOR = 3.2, 1.6
+#: Share of the list that old ones may take which only their floor holds up: a person may paste a log.
+HELD_UP = 2 / 3
 #: Literals that are remembered, listed or not, and how many more before the least are forgotten.
 MOST, SLACK = 800, 200
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A literal's worth at the entry where it was seen last."""
+    """A literal's worth at the entry where it was seen last, and the least that it is ever worth."""
 
     worth: float
     seq: int
+    floor: float = 0.0
 
     def at(self, seq: int) -> float:
         """Its worth at a later entry."""
+        return max(self._decayed(seq), self.floor)
+
+    def held_up(self, seq: int) -> bool:
+        """Only its floor keeps it up."""
+        return self._decayed(seq) < self.floor
+
+    def _decayed(self, seq: int) -> float:
         return float(self.worth * 0.5 ** ((seq - self.seq) / HALF_LIFE))
 
 
@@ -62,11 +75,13 @@ class Ledger:
         weight = _weight(kind)
         for literal, shape in literals:
             worth = WORTH[shape] * weight
+            floor = _floor(kind, shape)
             before = self._noted.pop(literal, None)
             if before:
                 old = before.at(seq)
                 worth = max(worth, old) + AGAIN * min(worth, old)
-            self._noted[literal] = Noted(worth, seq)
+                floor = max(floor, before.floor)
+            self._noted[literal] = Noted(worth, seq, floor)
         if len(self._noted) > MOST + SLACK:
             best = sorted(self._noted, key=lambda literal: -self._noted[literal].at(seq))[:MOST]
             keep = frozenset(best)
@@ -84,13 +99,17 @@ class Ledger:
         were last seen. Those that the window shows (``shown``: its literals) or that stand in the other
         ``notes`` are left out."""
         listed: list[str] = []
-        room = limit
+        room, room_held_up = limit, int(limit * HELD_UP)
         for literal in self.worthiest(now):
             if literal in shown or literal in notes:
                 continue
             cost = count(f", {literal}")
+            held_up = self._noted[literal].held_up(now)
+            if held_up and cost > room_held_up:
+                continue
             if cost <= room:
                 room -= cost
+                room_held_up -= cost if held_up else 0
                 listed.append(literal)
             elif room < SMALLEST:
                 break
@@ -99,11 +118,11 @@ class Ledger:
 
     def as_json(self) -> dict[str, list[Any]]:
         """For a checkpoint; `from_json` gives it back."""
-        return {literal: [noted.worth, noted.seq] for literal, noted in self._noted.items()}
+        return {literal: [each.worth, each.seq, each.floor] for literal, each in self._noted.items()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, list[Any]]) -> Ledger:
-        return cls({literal: Noted(float(worth), int(seq)) for literal, (worth, seq) in body.items()})
+        return cls({literal: Noted(*noted) for literal, noted in body.items()})
 
     def __len__(self) -> int:
         return len(self._noted)
@@ -117,3 +136,9 @@ def _weight(kind: Kind) -> float:
     if kind is Kind.USER:
         return FROM_PERSON
     return FROM_TOOL if kind is Kind.TOOL_RESULT else FROM_MODEL
+
+
+def _floor(kind: Kind, shape: Shape) -> float:
+    if shape not in EXACT or kind is Kind.TOOL_RESULT:
+        return 0.0
+    return PERSONS_FLOOR if kind is Kind.USER else MODELS_FLOOR

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -31,8 +32,9 @@ from perdure.memory.faithful import popped
 from perdure.memory.gist import Line, SummaryRequest
 from perdure.memory.growth import LOW_WATER, Growth
 from perdure.memory.literals import Shape, literals_of
+from perdure.memory.loading import beginning_of, loading
 from perdure.memory.notes import Shares, as_request, frame_tokens, gist_alone
-from perdure.memory.ranges import joined
+from perdure.memory.ranges import Ranges, merged
 from perdure.memory.record import Record
 from perdure.memory.window import Compaction, Window
 
@@ -42,8 +44,11 @@ ANY_ORDER = Form()
 MOST_SUMMARIES = 16
 #: Shares of the room that the notes are given in turn, until the current request stays whole.
 NOTES_GIVE_WAY = (1.0, 0.4, 0.0)
-#: Of a history that is loaded, how much of what no longer fits goes through the ledger, in windows.
-LOOKED_BACK = 1
+#: The part of the room that is enough for a request that must be cut.
+REQUEST_PART = 3
+#: Short texts whose counts are remembered.
+COUNTS = 8_192
+NO_NOTES = Shares(0, 0, 0, 0, 0)
 
 
 class Memory:
@@ -74,6 +79,8 @@ class Memory:
     ) -> None:
         self.budget = Budget.of(context_window, max_output_tokens)
         self.counter = counter or counter_for(None)
+        # The same lines, literals and requests are counted at each compaction.
+        self._count = lru_cache(maxsize=COUNTS)(self.counter.text)
         self.lang = lang
         self.low_water = low_water
         self.summarised = summarised
@@ -86,7 +93,7 @@ class Memory:
         self._growth = Growth()
         self._tools = tuple(tools)
         self._notes, self._notes_tokens = "", 0
-        self._shares = Shares.of(0, 0, 0)
+        self._shares = NO_NOTES
         self._frames: dict[Language, int] = {}
         self._before = Before()
         self._asked: SummaryRequest | None = None
@@ -114,9 +121,10 @@ class Memory:
         Where it counts less than we do, that holds for what it has reported on; what came since counts
         as we count it.
         """
+        budget = self.budget.tokens
         if self.scale >= 1:
-            return int(self.budget.tokens / self.scale)
-        return max(int((self.budget.tokens - (1 - self.scale) * self._fresh) / self.scale), 0)
+            return int(budget / self.scale)
+        return max(int((budget - (1 - self.scale) * self._fresh) / self.scale), budget)
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -157,14 +165,17 @@ class Memory:
     def append(self, message: Message, kind: Kind | None = None) -> list[Entry]:
         """Take a message; the entries that came of it.
 
-        A system message becomes the system prompt. A message that comes while calls are open, and is
-        no result of theirs, closes them first, since no result can come any more. Raises
-        `ValueError` for a result that answers no open call (see `extend` for foreign histories).
+        A system message becomes the system prompt, and one in mid-conversation a notice: a system prompt
+        that grows would leave no room in the end. A message that comes while calls are open, and is no
+        result of theirs, closes them first, since no result can come any more. Raises `ValueError`
+        for a result that answers no open call (see `extend` for foreign histories).
         """
-        kind = kind or kind_of(message)
         if message["role"] in {"system", "developer"}:
-            self.be_told("\n\n".join(part for part in (self._system, text_of(message)) if part))
-            return []
+            if not self._last:
+                self.be_told("\n\n".join(part for part in (self._system, text_of(message)) if part))
+                return []
+            kind, message = Kind.NOTICE, {**message, "role": "user"}
+        kind = kind or kind_of(message)
         if kind is Kind.TOOL_RESULT:
             if message.get("tool_call_id") not in self._open:
                 raise ValueError(f"no open call has the id {message.get('tool_call_id')!r}")
@@ -184,35 +195,28 @@ class Memory:
         the window, and the rest has left. Reads only as much as the window and the notes can hold,
         whatever the length; the repairs are those of the part that stands, by their place in ``history``.
         """
-        beginning = 0
-        while beginning < len(history) and history[beginning].get("role") in {"system", "developer"}:
-            self.append(history[beginning])
-            beginning += 1
+        for message in history[: beginning_of(history)]:
+            self.append(message)
         room = int(max(self.limit - self._fixed, 0) * LOW_WATER)
-        start = self._reaching_back(history, len(history), beginning, room)
-        since = self._reaching_back(history, start, beginning, room * LOOKED_BACK)
-        first = next((at for at in range(beginning, start) if history[at].get("role") == "user"), None)
-        if first is not None:
-            asked = as_request(first - beginning + 1, text_of(history[first]))
-            self._record = self._record.asked(asked)
-            self.lang = self.lang or language_of(text_of(history[first]))
-        mended, repairs = repair(history[start:])
-        gone, _ = repair(history[since:start])
-        # Numbers are places in the history; a repair may have made more messages of what is looked at.
-        self._last = max(start - beginning - len(gone), 0)
-        for message in gone:
+        parts = loading(history, room, self.counter)
+        for number, message in parts.said:
+            self._remember(number, kind_of(message), text_of(message))
+        self._last = parts.before
+        for message in parts.gone:
             self.append(message)
-        if start > beginning:
-            left = tuple(entry.seq for entry in self._window.entries)
+        last_gone = self._last
+        for message in parts.standing:
+            self.append(message)
+        if last_gone:
+            # Behind all of it, so that the notes know what was answered by what stands.
+            left = tuple(entry.seq for entry in self._window.entries if entry.seq <= last_gone)
             shares = self._shares_of(self.limit, self.limit - self._fixed)
-            gone_now = Compaction(left, {}, self._window.tokens, 0)
-            record = self._record_after(gone_now, shares.gist)
-            record = replace(record, left=joined(record.left, range(1, self._last + 1)))
-            notes = self._notes_on(record, Window(self.counter), shares)
-            self.apply(Trimmed(gone_now, notes, shares, 0, 0, record=record))
-        for message in mended:
-            self.append(message)
-        return [replace(each, at=each.at + start) for each in repairs]
+            gone = Compaction(left, {}, self._window.tokens, 0)
+            record = self._record_after(gone, shares.remembered)
+            record = replace(record, left=merged((*record.left, (1, last_gone))))
+            notes = self._notes_on(record, self._window.after(gone), shares)
+            self.apply(Trimmed(gone, notes, shares, 0, 0, record=record))
+        return parts.repairs
 
     def take(self, entry: Entry) -> Entry:
         """Take an entry that has its number and count already, as a journal gives it."""
@@ -226,12 +230,7 @@ class Memory:
             self._open.remove(entry.message["tool_call_id"])
         elif entry.kind is Kind.TOOL_CALL:
             self._open = list(call_ids(entry.message))
-        elif entry.kind is Kind.USER:
-            text = text_of(entry.message)
-            self._record = self._record.asked(as_request(entry.seq, text))
-            self.lang = self.lang or language_of(text)
-        elif entry.kind is Kind.ASSISTANT:
-            self._record = self._record.answered(entry.seq, text_of(entry.message))
+        self._remember(entry.seq, entry.kind, text_of(entry.message))
         return entry
 
     def closing(self) -> list[Message]:
@@ -245,7 +244,8 @@ class Memory:
         `PromptOverflow` where the system prompt, the tools and the shortest form of the current
         request and the newest messages are more than the budget.
         """
-        self.compact()
+        if trimmed := self.plan():
+            self.apply(trimmed)
         return self.messages()
 
     def messages(self) -> list[Message]:
@@ -300,7 +300,8 @@ class Memory:
         """What `accept` would do; changes nothing. ``later``: the notes stay as they are until the next
         compaction, so that the prompt's beginning does."""
         request = request or self._asked
-        if request is None or request.base != self._record.summary:
+        waiting = self._record.pending
+        if request is None or request.base != self._record.summary or not {*request.sources} <= {*waiting}:
             return Accepted(refusal="stale")
         found = summary_in(reply, request, self.counter, cut=cut)
         if isinstance(found, str):
@@ -325,7 +326,7 @@ class Memory:
         """
         self._asked = request_for(
             self._record,
-            limit=self._shares.gist,
+            limit=self._shares.remembered,
             room=room or self.limit + self.budget.output,
             window=self.budget.window,
             now=self._last,
@@ -350,25 +351,30 @@ class Memory:
             return trimmed.tokens_after + waiting <= limit
 
         for part in NOTES_GIVE_WAY:
-            shares = self._shares_of(limit, int(room * part))
-            trimmed = self._trimmed(shares, room - shares.tokens, force=force and not over)
-            if trimmed is None and not over:
+            shares = self._shares_of(limit, room, part)
+            trimmed = self._trimmed(shares, room - (self._notes_tokens if self.faithful else shares.tokens))
+            if not over and not _does_something(trimmed.window):
                 return None
-            if trimmed:
-                tried.append(trimmed)
-                if self.faithful or (fits(trimmed) and not self._cuts_a_request(trimmed.window)):
-                    return trimmed
-        # Where the person's words alone are larger than the window, the notes needn't give way.
-        if fitting := next(filter(fits, tried), None):
-            return fitting
-        raise PromptOverflow(needed=min(each.tokens_after for each in tried) + waiting, budget=limit)
+            tried.append(trimmed)
+            if self.faithful or (fits(trimmed) and not self._cuts_a_request(trimmed.window)):
+                return trimmed
+        # Where nothing else helps, even the receipt gives way.
+        bare = replace(NO_NOTES, remembered=self._shares_of(limit, room).remembered)
+        tried.append(self._trimmed(bare, room))
+        fitting = list(filter(fits, tried))
+        if not fitting:
+            raise PromptOverflow(needed=min(each.tokens_after for each in tried) + waiting, budget=limit)
+        # Words larger than the window are cut in any case; then the notes needn't give way altogether.
+        stays = [self._request_tokens(each.window) for each in fitting]
+        enough = min(room // REQUEST_PART, max(stays))
+        return next(each for each, tokens in zip(fitting, stays, strict=True) if tokens >= enough)
 
     def apply(self, change: Trimmed | Summary) -> None:
         """Do what a compaction or a summary says: one just planned, or one that the journal remembers."""
         if isinstance(change, Trimmed):
             ahead = self._fixed + self._notes_tokens
             self._before = Before(self._beginning(), ahead, self._window.entries)
-            self._record = change.record or self._record_after(change.window, change.shares.gist)
+            self._record = change.record or self._record_after(change.window, change.shares.remembered)
             self._window.apply(change.window)
             self._shares = change.shares
             for seq in change.window.left:
@@ -391,6 +397,7 @@ class Memory:
             "shares": astuple(shares),
             "growth": [self._growth.tokens, self._growth.calls],
             "fresh": self._fresh,
+            "answered": self._window.answered,
         }
 
     def restore(self, state: Mapping[str, Any], entries: Iterable[Entry]) -> None:
@@ -403,36 +410,29 @@ class Memory:
         self._window.apply(Compaction((), kept, 0, 0))
         self._last, self._record = state["last"], Record.from_json(state["record"])
         self._shares, self._growth = Shares(*state["shares"]), Growth(*state["growth"])
-        self._fresh = state["fresh"]
+        self._fresh, self._window.answered = state["fresh"], state["answered"]
         self._notes = state["notes"]
         self._notes_tokens = self.counter.message(_notes(self._notes)) if self._notes else 0
 
-    def _reaching_back(self, history: Sequence[Message], end: int, beginning: int, room: int) -> int:
-        """Where the last messages before ``end`` begin that have ``room`` tokens and no result without its
-        call."""
-        start, tokens = end, 0
-        while start > beginning and tokens < room:
-            start -= 1
-            tokens += self.counter.message(history[start])
-        while beginning < start < end and history[start].get("role") == "tool":
-            start -= 1
-        return start
+    def _remember(self, number: int, kind: Kind, text: str) -> None:
+        """Who asked for what, and which answer there was."""
+        if kind is Kind.USER:
+            self._record = self._record.asked(as_request(number, text))
+            self.lang = self.lang or language_of(text)
+        elif kind is Kind.ASSISTANT:
+            self._record = self._record.answered(number, text)
 
-    def _shares_of(self, limit: int, room: int) -> Shares:
+    def _shares_of(self, limit: int, room: int, part: float = 1.0) -> Shares:
         lang = self.lang or "en"
         if lang not in self._frames:
             self._frames[lang] = frame_tokens(self.counter, lang)
-        return Shares.of(limit, room, self._frames[lang])
+        return Shares.of(limit, room, self._frames[lang], part)
 
-    def _trimmed(self, shares: Shares, space: int, *, force: bool) -> Trimmed | None:
+    def _trimmed(self, shares: Shares, space: int) -> Trimmed:
         """The compaction that leaves the window ``space`` tokens beside notes of these shares."""
-        compaction = self._left_by(max(space, 0), force=force)
-        if compaction is None and force:
-            return None
-        # Where the window fits beside the largest notes, only these must be written anew.
-        compaction = compaction or Compaction((), {}, self._window.tokens, self._window.tokens)
+        compaction = self._left_by(max(space, 0))
         after = self._window.after(compaction)
-        record = self._record_after(compaction, shares.gist)
+        record = self._record_after(compaction, shares.remembered)
         something = shares.tokens and (record.left or compaction.shortened)
         notes = self._notes_on(record, after, shares) if something else ""
         tokens = self.counter.message(_notes(notes)) if notes else 0
@@ -440,19 +440,24 @@ class Memory:
         return Trimmed(compaction, notes, shares, self.tokens, total, record=record)
 
     def _cuts_a_request(self, compaction: Compaction) -> bool:
-        return any(
-            entry.kind is Kind.USER
-            and compaction.shortened.get(entry.seq, len(text_of(entry.message))) < len(text_of(entry.message))
-            for entry in self._window.entries
-        )
+        asked = next((entry for entry in reversed(self._window.entries) if entry.kind is Kind.USER), None)
+        length = len(text_of(asked.message)) if asked else 0
+        return asked is not None and compaction.shortened.get(asked.seq, length) < length
 
-    def _left_by(self, space: int, *, force: bool = False) -> Compaction | None:
+    def _request_tokens(self, compaction: Compaction) -> int:
+        """What stays of the current request."""
+        after = self._window.after(compaction).entries
+        return next((entry.tokens for entry in reversed(after) if entry.kind is Kind.USER), 0)
+
+    def _left_by(self, space: int) -> Compaction:
+        """Down to low water; where the window stands there already, only the notes are written anew."""
         if self.faithful:
             left = popped(self._window.entries, space)
             gone = sum(entry.tokens for entry in self._window.entries[: len(left)])
-            return Compaction(left, {}, self._window.tokens, self._window.tokens - gone) if left else None
+            return Compaction(left, {}, self._window.tokens, self._window.tokens - gone)
         share = self._growth.low_water(space) if self.low_water is None else self.low_water
-        return self._window.plan(space, int(space * share), force=force)
+        planned = self._window.plan(space, int(space * share), force=True)
+        return planned or Compaction((), {}, self._window.tokens, self._window.tokens)
 
     def _record_after(self, compaction: Compaction, limit: int) -> Record:
         left = frozenset(compaction.left)
@@ -467,17 +472,17 @@ class Memory:
             shortened,
             self._literals,
             limit=limit,
-            count=self.counter.text,
+            count=self._count,
             lang=self.lang or "en",
             summarised=self.summarised,
         )
 
-    def _summarised(self, lines: tuple[Line, ...], covered: int) -> Record:
-        limit, count = self._shares.gist, self.counter.text
+    def _summarised(self, lines: tuple[Line, ...], covered: Ranges) -> Record:
+        limit, count = self._shares.remembered, self._count
         return self._record.summarised(lines, covered, limit=limit, count=count, lang=self.lang or "en")
 
     def _notes_on(self, record: Record, window: Window, shares: Shares) -> str:
-        lang, count = self.lang or "en", self.counter.text
+        lang, count = self.lang or "en", self._count
         if self.faithful:
             return gist_alone(record.gist, lang)
         standing = {entry.seq: entry for entry in window.entries}
@@ -506,6 +511,10 @@ class Memory:
 
     def _numbered(self, kind: Kind, message: Message) -> Entry:
         return Entry(self._last + 1, kind, message, self.counter.message(message))
+
+
+def _does_something(compaction: Compaction) -> bool:
+    return bool(compaction.left or compaction.shortened)
 
 
 def _system(text: str) -> Message:

@@ -57,21 +57,26 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Shares:
     """Tokens that each part of the notes may take. ``exact``: files, commands and exact values; ``frame``:
-    what stands around the parts."""
+    what stands around the parts; ``remembered``: those of the gist that is kept, also where less of it
+    can be shown."""
 
     requests: int
     gist: int
     exact: int
     frame: int
+    remembered: int
 
     @classmethod
-    def of(cls, budget: int, room: int, frame: int) -> Shares:
+    def of(cls, budget: int, room: int, frame: int, part: float = 1.0) -> Shares:
         """A tenth of the room for the person's words; for what is exact a third, of a very small one up to
-        two fifths, and at most 1,500. ``room``: the budget without system prompt and tools."""
+        two fifths, and at most 1,500. ``room``: the budget without system prompt and tools; ``part``: how
+        much of it the notes may reckon with; of nothing the receipt stays."""
+        remembered = gist_limit(budget, room)
+        room = int(room * part)
         if room <= 0:
-            return cls(0, 0, 0, 0)
+            return cls(0, 0, 0, frame, remembered)
         exact = min(max(room // 3, LEAST_EXACT), room * 2 // 5, MOST_EXACT)
-        return cls(room // 10, gist_limit(budget, room), exact, frame)
+        return cls(room // 10, gist_limit(budget, room), exact, frame, remembered)
 
     @property
     def tokens(self) -> int:
@@ -91,8 +96,9 @@ def as_request(seq: int, text: str) -> Request:
 
 
 def as_outcome(text: str) -> str:
-    """How an answer begins."""
-    return _cut(masked(text), OUTCOME_KEPT)
+    """How an answer begins. Only its beginning is looked at, in which a secret begins that is in it."""
+    beginning = " ".join(masked(text[: 4 * OUTCOME_KEPT]).split())
+    return beginning if len(beginning) <= OUTCOME_KEPT else f"{beginning[:OUTCOME_KEPT]}…"
 
 
 def gist_alone(lines: Sequence[Line], lang: Language) -> str:
@@ -103,7 +109,8 @@ def gist_alone(lines: Sequence[Line], lang: Language) -> str:
 def requests_within(
     requests: Sequence[Request], limit: int, count: Callable[[str], int], lang: Language
 ) -> str:
-    """Lines for the first request and the newest ones that fit ``limit`` tokens, in order."""
+    """Lines for the first request and the newest ones that fit ``limit`` tokens, in order; then, where room
+    is left, how they ended, the newest first."""
     if not requests:
         return ""
     first, *later = requests
@@ -116,6 +123,13 @@ def requests_within(
             break
         lines[request.seq] = line
         room -= count(line) + 1
+    for request in reversed(requests):
+        if request.outcome and request.seq in lines:
+            line = _told(request, FIRST_KEPT if request is first else REQUEST_KEPT, lang)
+            more = count(line) - count(lines[request.seq])
+            if more <= room:
+                lines[request.seq] = line
+                room -= more
     return "\n".join(lines[seq] for seq in sorted(lines))
 
 
@@ -136,14 +150,15 @@ def written(
         receipt += say(READ_BACK, lang)
     record = f"{say(GIST, lang)}\n{gist}" if gist else ""
     listed = say(VALUES, lang, values=", ".join(values)) if values else ""
-    inner = "\n".join(part for part in (receipt, requests, record, deeds, listed) if part)
+    # What changes least stands first: as much of the notes stays in a prompt cache.
+    inner = "\n".join(part for part in (requests, record, deeds, listed, receipt) if part)
     return "\n".join((say(HEADING, lang), _harmless(inner), say(END, lang)))
 
 
 def _harmless(text: str) -> str:
     """Nobody's words can close the notes or open others."""
-    for words in (*HEADING, *END):
-        text = text.replace(words, words.strip("[]"))
+    while found := next((words for words in (*HEADING, *END) if words in text), None):
+        text = text.replace(found, found.strip("[]"))
     return text
 
 
@@ -154,13 +169,9 @@ def _said(ranges: Ranges) -> str:
 
 
 def _fitting(request: Request, kept: int, room: int, count: Callable[[str], int], lang: Language) -> str:
-    """The request's line: without its outcome where it doesn't fit with it, then with its text cut until
-    the line fits; nothing where not even a little does."""
-    if request.outcome:
-        line = _told(request, kept, lang)
-        if count(line) <= room:
-            return line
-        request = replace(request, outcome="")
+    """The request's line without its outcome, its text cut until the line fits; nothing where not even a
+    little does."""
+    request = replace(request, outcome="")
     while kept >= 24:
         line = _told(request, kept, lang)
         if count(line) <= room:

@@ -10,11 +10,20 @@ Ranges = tuple[tuple[int, int], ...]
 
 def joined(ranges: Ranges, numbers: Iterable[int]) -> Ranges:
     """The ranges with further numbers in them."""
-    spans = sorted([*ranges, *((number, number) for number in numbers)])
-    merged: list[tuple[int, int]] = []
-    for first, last in spans:
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+    return merged((*ranges, *((number, number) for number in numbers)))
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> Ranges:
+    """Ranges of any order, overlapping or not, as such that never touch."""
+    apart: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if apart and first <= apart[-1][1] + 1:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], last))
         else:
-            merged.append((first, last))
-    return tuple(merged)
+            apart.append((first, last))
+    return tuple(apart)
+
+
+def covers(ranges: Ranges, numbers: Iterable[int]) -> bool:
+    """All the numbers are in the ranges."""
+    return all(any(first <= number <= last for first, last in ranges) for number in numbers)

@@ -19,7 +19,7 @@ from perdure.memory.gist import Line, lines_as_json, lines_from_json, rendered
 from perdure.memory.ledger import Ledger
 from perdure.memory.literals import Shape
 from perdure.memory.notes import Request, Shares, as_outcome, requests_within, written
-from perdure.memory.ranges import Ranges, joined
+from perdure.memory.ranges import Ranges, covers, joined
 from perdure.memory.sources import Source, sources_of
 
 #: Requests that are remembered, the first one among them.
@@ -29,6 +29,9 @@ MOST_REQUESTS = 100
 MOST_PENDING, PENDING_KEPT = 120_000, 3_000
 #: Share of the room for exact things that files and commands may take.
 DEEDS = 3
+
+#: Kinds of entries whose literals are noted; the others are the agent's own bookkeeping.
+NOTED = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL_CALL, Kind.TOOL_RESULT})
 
 Literals = Sequence[tuple[str, Shape]]
 Count = Callable[[str], int]
@@ -80,7 +83,8 @@ class Record:
         gist; ``summarised``: a model writes it in the end, so what left waits for that."""
         ledger = self.ledger.copy()
         for entry in (*leaving, *shortened):
-            ledger.take(entry.seq, entry.kind, literals[entry.seq])
+            if entry.kind in NOTED:
+                ledger.take(entry.seq, entry.kind, literals[entry.seq])
         sources = tuple(sources_of(leaving))
         return replace(
             self,
@@ -88,14 +92,14 @@ class Record:
             ledger=ledger,
             deeds=self.deeds.after(leaving),
             gist=tuple(extracted(self.gist, sources, limit, count, lang)),
-            pending=_bounded((*self.pending, *sources), count, lang) if summarised else (),
+            pending=_bounded(_in_order((*self.pending, *sources)), count, lang) if summarised else (),
         )
 
     def summarised(
-        self, lines: tuple[Line, ...], covered: int, *, limit: int, count: Count, lang: Language
+        self, lines: tuple[Line, ...], covered: Ranges, *, limit: int, count: Count, lang: Language
     ) -> Record:
-        """With a summary of everything up to the entry ``covered``."""
-        pending = tuple(source for source in self.pending if source.entries[-1] > covered)
+        """With a summary that stands for the last one and the entries ``covered``."""
+        pending = tuple(each for each in self.pending if not covers(covered, each.entries))
         gist = tuple(extracted(lines, pending, limit, count, lang)) if pending else lines
         return replace(self, summary=lines, pending=pending, gist=gist)
 
@@ -114,7 +118,7 @@ class Record:
         ``shown``: the literals that these show; ``now``: number of the newest entry."""
         gone = [request for seq, request in self.requests.items() if seq not in standing]
         requests = requests_within(gone, shares.requests, count, lang)
-        gist = rendered(self.gist, lang)
+        gist = rendered(_lines_within(self.gist, shares.gist, count, lang), lang)
         deeds = self.deeds.within(shares.exact // DEEDS, count, lang)
         beside = "\n".join((requests, gist, deeds))
         values = self.ledger.within(shares.exact - count(deeds), count, shown, beside, now)
@@ -146,6 +150,17 @@ class Record:
             summary=lines_from_json(body["summary"]),
             pending=tuple(Source(tuple(e), Kind(kind), text) for e, kind, text in body["pending"]),
         )
+
+
+def _lines_within(lines: tuple[Line, ...], limit: int, count: Count, lang: Language) -> Sequence[Line]:
+    """All lines, or those of them that fit where notes must give way."""
+    fits = count(rendered(lines, lang)) <= limit
+    return lines if fits else extracted(lines, (), limit, count, lang)
+
+
+def _in_order(pending: Iterable[Source]) -> tuple[Source, ...]:
+    """In the order of the session: a request that stayed while its turn ran leaves after what followed it."""
+    return tuple(sorted(pending, key=lambda source: source.entries[0]))
 
 
 def _bounded(pending: tuple[Source, ...], count: Count, lang: Language) -> tuple[Source, ...]:

@@ -19,6 +19,8 @@ from perdure.memory.shortening import kept_within, shortened
 LONG, KEPT = 2_400, 800
 #: Newest rounds of tools whose results are not old.
 STEPS = 3
+#: The part of what a compaction leaves that the newest rounds may have to stay in any case.
+SHARE_OF_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Window:
     def __init__(self, counter: TokenCounter) -> None:
         self.counter = counter
         self.tokens = 0
+        #: Number of the newest entry that the model has answered, whether it still stands or not.
+        self.answered = 0
         self._entries: list[Entry] = []
         #: The whole of each entry that stands in the window as head and tail, and the characters kept.
         self._whole: dict[int, Entry] = {}
@@ -68,7 +72,7 @@ class Window:
     def after(self, compaction: Compaction) -> Window:
         """The window as it would be after a compaction; this one stays as it is."""
         twin = Window(self.counter)
-        twin.tokens, twin._entries = self.tokens, list(self._entries)
+        twin.tokens, twin.answered, twin._entries = self.tokens, self.answered, list(self._entries)
         twin._whole, twin._kept = dict(self._whole), dict(self._kept)
         twin.apply(compaction)
         return twin
@@ -76,24 +80,34 @@ class Window:
     def append(self, entry: Entry) -> None:
         self._entries.append(entry)
         self.tokens += entry.tokens
+        if entry.kind is Kind.ASSISTANT:
+            self.answered = entry.seq
+        elif entry.kind is Kind.TOOL_CALL:
+            self.answered = entry.seq - 1
 
     def plan(self, room: int, low: int, *, force: bool = False) -> Compaction | None:
         """What must happen so that the window fits ``room`` tokens; None where it does already.
 
         Cheapest first: long results of old rounds become head and tail, then the oldest blocks that
-        the model has answered leave, until ``low`` tokens stay. Where what stays is still more than
-        the room, its longest texts are shortened; where even that doesn't do, further blocks leave,
-        all but the current request and the newest. The result is larger than ``room`` only where
-        the shortest form of these two is. ``force``: down to ``low`` although it fits the room.
+        the model has answered leave, until ``low`` tokens stay; the newest steps only where they are
+        large themselves. Where what stays is still more than the room, its longest texts are
+        shortened; where even that doesn't do, further blocks leave, all but the current request and
+        the newest. The result is larger than ``room`` only where the shortest form of these two is.
+        ``force``: down to ``low`` although it fits the room; None where nothing can leave.
         """
         if self.tokens <= (low if force else room):
             return None
         every = list(blocks(self._entries))
-        seen, staying_put = every[: _first_unseen(every)], {every[-1].first, _request(every)}
+        request = _request(every) or every[-1].first
+        # What came before the current request belongs to turns that are over.
+        seen = [block for block in every if block.first <= self.answered or block.last < request]
+        staying_put = {_newest(every), request}
         kept = self._old_results(seen, staying_put)
         tokens = {entry.seq: self._as_kept(entry, kept).tokens for entry in self._entries}
         left: set[int] = set()
-        for candidates, target in ((seen, low), (every, room)):
+        steps = _steps([block for block in seen if block.first > request], low // SHARE_OF_STEPS)
+        old = [block for block in seen if block.first not in steps]
+        for candidates, target in ((old, low), (seen, room), (every, room)):
             removable = [block for block in candidates if block.first not in staying_put | left]
             left |= _oldest(removable, tokens, target)
             staying = [entry for entry in self._entries if entry.seq not in left]
@@ -101,6 +115,8 @@ class Window:
             after = sum(self._as_kept(entry, cut).tokens for entry in staying)
             if after <= room:
                 break
+        if force and not left and all(self._kept.get(seq) == characters for seq, characters in cut.items()):
+            return None
         return Compaction(tuple(sorted(left)), cut, self.tokens, after)
 
     def apply(self, compaction: Compaction) -> None:
@@ -120,7 +136,7 @@ class Window:
         self._entries = staying
         self.tokens = sum(entry.tokens for entry in staying)
 
-    def _old_results(self, seen: Sequence[Block], staying_put: set[int | None]) -> dict[int, int]:
+    def _old_results(self, seen: Sequence[Block], staying_put: set[int]) -> dict[int, int]:
         """Entry number to characters kept, of the long results of all but the newest rounds."""
         rounds = [block for block in seen if block.kind is Kind.TOOL_CALL and block.first not in staying_put]
         return {
@@ -173,19 +189,26 @@ def _oldest(removable: Sequence[Block], tokens: dict[int, int], target: int) -> 
     return leaving
 
 
+def _newest(every: Sequence[Block]) -> int:
+    """Number of the newest block that isn't the agent's own bookkeeping."""
+    own = {Kind.NOTICE, Kind.FEEDBACK}
+    return next((block.first for block in reversed(every) if block.kind not in own), every[-1].first)
+
+
+def _steps(turn: Sequence[Block], room: int) -> set[int]:
+    """Numbers of a turn's newest rounds of tools, as many as count as new and have ``room`` tokens."""
+    steps: set[int] = set()
+    for block in [block for block in reversed(turn) if block.kind is Kind.TOOL_CALL][:STEPS]:
+        room -= block.tokens
+        if room < 0:
+            break
+        steps.add(block.first)
+    return steps
+
+
 def _request(every: Sequence[Block]) -> int | None:
     """Number of the current turn's request."""
     return next((block.first for block in reversed(every) if block.kind is Kind.USER), None)
-
-
-def _first_unseen(every: Sequence[Block]) -> int:
-    """Index of the first block whose newest entries the model has not answered yet."""
-    for index in range(len(every) - 1, -1, -1):
-        if every[index].kind is Kind.ASSISTANT:
-            return index + 1
-        if every[index].kind is Kind.TOOL_CALL:
-            return index
-    return len(every) - 1
 
 
 def _shown_by_tools(entries: Iterable[Entry]) -> list[Entry]:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 #: may ask for before we give the turn back to the person instead.
 FIRST_PAUSE, LONGEST_PAUSE, PATIENCE = 0.5, 20.0, 120.0
 TRIES, TRIES_TO_CONNECT = 5, 3
+#: Seconds for a stream that is complete to end.
+TIDY_END = 0.2
 #: Seconds that a list of models is waited for: it only saves the person a setting.
 LISTING = 10.0
 #: Bytes of an error's body that are read.
@@ -201,6 +203,10 @@ class EndpointClient:
         finished = usage_last = False
         async for event in events:
             if event.data.strip() == "[DONE]":
+                # A response that was read to its end leaves a connection that the next request can use.
+                with anyio.move_on_after(TIDY_END):
+                    async for _ in events:
+                        pass
                 return
             if not event.data.strip():
                 continue

@@ -61,10 +61,13 @@ _OVERFLOW = re.compile(
     r"|inputs` tokens \+ `max_new_tokens` must be|input length and `?max_tokens`? exceed",
     re.IGNORECASE,
 )
-#: These speak of tokens and limits and are something else.
+#: These speak of tokens and limits and are something else: the second, where no window is named.
 _NOT_OVERFLOW = re.compile(
-    r"tokens? per (?:minute|day|hour|second)|rate limit|\bTPM\b|\bTPD\b|quota"
-    r"|max_(?:completion_|output_)?tokens[`'\"]? (?:is too large|must be|should be|cannot|may not)",
+    r"tokens? per (?:minute|day|hour|second)|rate limit|\bTPM\b|\bTPD\b|quota", re.IGNORECASE
+)
+_ANSWER_LIMIT = re.compile(
+    r"max_(?:completion_|output_)?tokens[`'\"]? (?:is too large|must be|should be|cannot|may not)"
+    r"(?!.*maximum (?:context|model) length)",
     re.IGNORECASE,
 )
 _NUMBER = r"(\d[\d,_]*)"
@@ -85,21 +88,32 @@ _LIMITS = tuple(
         rf"window of (?:only )?{_NUMBER}",
     )
 )
+#: Tokens of the prompt alone, where the text tells them from those of the answer.
+_PROMPTS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"(?:passed|has) (?:at least )?{_NUMBER} input tokens",
+        rf"{_NUMBER} tokens from the input",
+        rf"{_NUMBER} \+ \d+ >",
+        rf"Given: {_NUMBER} `?inputs",
+    )
+)
+#: Tokens of the answer, where they are a part of those that were requested.
+_ANSWERS = (re.compile(rf"{_NUMBER} (?:tokens )?(?:in|for|of) the (?:completion|output)", re.IGNORECASE),)
 _REQUESTS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"requested (?:about )?{_NUMBER} tokens",
+        rf"requested (?:about |a total of )?{_NUMBER} tokens",
         rf"request \({_NUMBER} tokens?\)",
         rf"resulted in {_NUMBER} tokens",
         rf"too long: {_NUMBER} tokens",
         rf"prompt contains (?:at least )?{_NUMBER} (?:input )?tokens",
         rf"token count \(?(?:of )?{_NUMBER}",
-        rf"Given: {_NUMBER}",
         rf"contains {_NUMBER} tokens",
         rf"has {_NUMBER} tokens",
         rf"length(?: of)? \(?{_NUMBER}\)?[^\d]{{0,40}}(?:exceed|longer|greater)",
         rf"{_NUMBER} tokens? (?:>|exceeds?|from|is|are)",
-        rf"{_NUMBER} tokens",
+        rf"(?<![\d,_])(?<!by ){_NUMBER} tokens",
     )
 )
 
@@ -209,16 +223,25 @@ def read_body(body: str) -> _About:
 def _overflow(about: _About, detail: str, facts: Mapping[str, Any]) -> ContextOverflow | None:
     status = facts["status"]
     typed = any(kind in about.kind for kind in _OVERFLOW_TYPES)
-    if not typed and (_NOT_OVERFLOW.search(detail) or not _OVERFLOW.search(detail)):
+    other = _NOT_OVERFLOW.search(detail) or _ANSWER_LIMIT.search(detail)
+    if not typed and (other or not _OVERFLOW.search(detail)):
         return None
     if status in {401, 403, 404, 429} and not typed:
         return None
     limit = about.figures.get("n_ctx") or _first(_LIMITS, detail)
-    requested = about.figures.get("n_prompt_tokens") or _first(_REQUESTS, detail)
-    if limit and requested and requested < limit:
-        # A wording read the wrong way round, or a request counted without its answer.
-        requested = None
+    requested = about.figures.get("n_prompt_tokens") or _prompt_in(detail, limit)
     return ContextOverflow(detail, limit=limit, requested=requested, **facts)
+
+
+def _prompt_in(text: str, limit: int | None) -> int | None:
+    """Tokens of the prompt, which are fewer than the limit where it is the answer that had no room."""
+    if prompt := _first(_PROMPTS, text):
+        return prompt
+    requested, answer = _first(_REQUESTS, text), _first(_ANSWERS, text)
+    if requested and answer and answer < requested:
+        return requested - answer
+    # Up to the limit, it is the limit's own figure, or a wording that was read the wrong way round.
+    return requested if requested and requested > (limit or 0) else None
 
 
 def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:

@@ -87,7 +87,7 @@ def _lines(text: io.TextIOWrapper, start_line: int, end_line: int | None) -> tup
         if len(line) > room and lines:
             return lines, True
         room -= len(line) + 8
-        lines.append(f"{number:>5}  {line}")
+        lines.append(f"{number}\t{line}")
     ended = end_line is not None and end_line - start_line + 1 <= PAGE_LINES
     return lines, not ended and _line(text) is not None
 

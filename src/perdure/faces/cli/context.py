@@ -148,12 +148,15 @@ def _told(overview: Overview, lang: Language) -> list[str]:
 
 
 def _bar(parts: dict[str, int], window: int) -> str:
-    """The window as a bar of letters, each part as long as its share; what is there shows at least once."""
-    width = min(shutil.get_terminal_size().columns - 3, WIDEST)
-    cells = "".join(
-        PARTS[name][0] * max(round(parts[name] * width / window), 1) for name in PARTS if parts.get(name)
-    )
-    return f"[{cells}]"
+    """The window as a bar of letters, each part as long as its share; what is there shows at least once,
+    and what is longest gives way to that."""
+    there = [name for name in PARTS if parts.get(name)]
+    width = max(min(shutil.get_terminal_size().columns - 3, WIDEST), len(there))
+    whole = max(window, sum(parts[name] for name in there))
+    cells = {name: max(round(parts[name] * width / whole), 1) for name in there}
+    while sum(cells.values()) > width:
+        cells[max(cells, key=cells.__getitem__)] -= 1
+    return f"[{''.join(PARTS[name][0] * cells[name] for name in there)}]"
 
 
 def _past(past: PastCompaction, lang: Language) -> str:
