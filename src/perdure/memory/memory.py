@@ -221,7 +221,7 @@ class Memory:
     def take(self, entry: Entry) -> Entry:
         """Take an entry that has its number and count already, as a journal gives it."""
         self._window.append(entry)
-        self._last = entry.seq
+        self._last = max(self._last, entry.seq)
         # A reply comes after a prompt that the endpoint has counted; what follows it has not been.
         spoken = entry.kind in {Kind.ASSISTANT, Kind.TOOL_CALL}
         self._fresh = entry.tokens if spoken else self._fresh + entry.tokens
