@@ -41,6 +41,7 @@ from agents_peers import (
 )
 from agents_script import Turn, turns, write_files
 from perdure import __version__
+from plot import bars
 
 SEED = 5
 RESULTS = Path(__file__).parent / "results"
@@ -220,6 +221,13 @@ def main() -> None:
         RESULTS.mkdir(exist_ok=True)
         name = "agents.md" if chosen.by == "reader" else f"agents-{chosen.by}.md"
         (RESULTS / name).write_text(f"# Benchmark: agents\n\n`{command}`\n\n{report}\n", encoding="utf-8")
+        groups: dict[str, dict[str, float]] = {}
+        for run in runs:
+            groups.setdefault(f"{run.window:,}", {})[run.name] = len(script) - len(run.lost(script)[0])
+        picture = bars(
+            groups, title="Facts in the last prompt", across="window, tokens", up=f"of {len(script)}"
+        )
+        (RESULTS / name).with_suffix(".svg").write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from perdure.chat.messages import text_of
 from perdure.chat.tokens import counter_for
 from perdure.memory.gist import HEADINGS, SummaryRequest
 from perdure.memory.memory import Memory
+from plot import bars
 
 COUNTER = counter_for("o200k_base")
 WINDOWS, AFTER = (4096, 8192), (1, 5, 10, 20)
@@ -194,6 +195,7 @@ def tables(seeds: int) -> Iterator[str]:
         for noise, work in NOISE.items():
             yield f"\n## Window {window}, {noise}\n"
             yield from head(AFTER)
+            drawn: dict[str, dict[str, float]] = {}
             for name in names:
                 by_language: dict[Language, Kept] = {}
                 for lang in LANGUAGES:
@@ -203,7 +205,13 @@ def tables(seeds: int) -> Iterator[str]:
                         total.add(
                             lived(lang, window, seed, work=work, summarise=summarise, compactions=AFTER[-1])
                         )
+                for lang, kept in by_language.items():
+                    for group in GROUPS[:2]:
+                        held, of = kept.held[AFTER[-1], group]
+                        drawn.setdefault(name, {})[f"{lang}, {group}"] = 100 * held / of
                 yield row(name, by_language, AFTER)
+            picture = bars(drawn, title=f"After 20 compactions: window {window}, {noise}", up="%", most=100)
+            RESULTS.with_name(f"drift-{window}-{noise.replace(' ', '-')}.svg").write_text(picture, "utf-8")
 
 
 def head(after: tuple[int, ...]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from carried import MEMORY, METHODS, SLIDING, Call, replay, spoken
 from files_session import Session
@@ -28,10 +29,12 @@ from perdure.chat.language import Language
 from perdure.chat.messages import Entry, Message, kind_of
 from perdure.chat.tokens import counter_for
 from perdure.memory.literals import literals_of, shape_of
+from plot import bars
 
 WINDOWS = (2048, 4096, 8192)
 COUNTER = counter_for("o200k_base")
 LANGUAGES: tuple[Language, Language] = ("en", "zh")
+RESULTS = Path(__file__).parent / "results"
 DISTANCES, TOKENS = (2, 5, 10, 20, 40), (3, 8, 16, 32)
 
 
@@ -125,6 +128,27 @@ def lost(found: dict[int, list[Need]]) -> None:
             print(f"  {BY['argument'](need):24} {said}")
 
 
+def draw(replayed: dict[int, list[Call]]) -> None:
+    """The table of the packages held out, as a picture."""
+    groups = {
+        f"{window:,}": {
+            method: 100
+            * sum(not call.lost[method] for call in calls if call.needed)
+            / sum(map(needing, calls))
+            for method in METHODS
+        }
+        for window, calls in replayed.items()
+    }
+    RESULTS.mkdir(exist_ok=True)
+    title = "Calls whose every argument stands in the prompt, packages held out"
+    picture = bars(groups, title=title, across="window, tokens", up="%", most=100)
+    (RESULTS / "files.svg").write_text(picture, encoding="utf-8")
+
+
+def needing(call: Call) -> bool:
+    return bool(call.needed)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("windows", nargs="*", type=int, default=WINDOWS, metavar="WINDOW")
@@ -145,6 +169,8 @@ def main() -> None:
                     n for session, calls in zip(written, each, strict=True) for n in needs(session, calls)
                 ]
         table(f"{title}, {tokens // asked.sessions} tokens a session", replayed)
+        if packages is HELD_OUT:
+            draw(replayed)
         if found:
             lost(found)
 

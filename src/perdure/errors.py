@@ -147,7 +147,7 @@ class ContextOverflow(EndpointRefused):
         "提示超过了模型的窗口：{detail}。",
     )
     then = ("Name the real window with --context-window.", "请用 --context-window 指定真实的窗口。")
-    #: The window in tokens, and the tokens asked for, where the endpoint's text gives them.
+    #: The window, and the prompt (without the answer), in tokens, where the endpoint's text gives them.
     limit: int | None
     requested: int | None
 
