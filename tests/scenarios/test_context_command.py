@@ -278,7 +278,7 @@ def test_a_summariser_that_fails_costs_only_the_summary(kept: Kept, answer: Scri
     assert re.search(r"^left: 1-\d+$", ran.out, re.MULTILINE)
     assert "wasn't taken" in ran.out
     body = json.loads(kept("context", "s", "--json").out)
-    assert body["compactions"][-1]["gist_by"].startswith("failed: ")
+    assert body["compactions"][-1]["gist_by"].startswith("code (no summary: ")
     assert body["pending"] > 0
     assert body["gist"]
 

@@ -21,7 +21,7 @@ from perdure.store.journal import Journal, Recorded
 @dataclass(frozen=True, slots=True)
 class PastCompaction:
     """One compaction, as the journal keeps it. ``left`` and ``shortened``: how many entries; tokens of the
-    whole prompt before and after; ``gist_by``: `model`, `code`, or `failed: why`."""
+    whole prompt before and after; ``gist_by``: `model`, `code`, or `code (no summary: why)`."""
 
     time: str
     after: int
@@ -139,6 +139,6 @@ def _noted(compactions: list[PastCompaction], record: Recorded) -> None:
             cost=cost if cost is None else cost + (compactions[last].cost or 0.0),
         )
     elif record.type == "summary.failed":
-        compactions[last] = replace(compactions[last], gist_by=f"failed: {body['why']}")
+        compactions[last] = replace(compactions[last], gist_by=f"code (no summary: {body['why']})")
     elif record.type == "compaction.undone":
         compactions[last] = replace(compactions[last], undone=True)

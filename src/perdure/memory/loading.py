@@ -15,8 +15,6 @@ from perdure.chat.messages import Message, text_of
 from perdure.chat.repair import Repair, repair
 from perdure.chat.tokens import TokenCounter
 
-#: How much of what no longer fits is looked at, in parts of what fits.
-LOOKED_BACK = 1
 #: Messages that are searched for a request or an answer, from where it may be.
 FAR = 2_000
 
@@ -44,11 +42,11 @@ def beginning_of(history: Sequence[Message]) -> int:
     return index
 
 
-def loading(history: Sequence[Message], room: int, counter: TokenCounter) -> Loading:
-    """The parts of a history of which ``room`` tokens are to stand."""
+def loading(history: Sequence[Message], room: int, back: int, counter: TokenCounter) -> Loading:
+    """The parts of a history of which ``room`` tokens are to stand, and ``back`` more to be looked at."""
     beginning = beginning_of(history)
     start = _reaching_back(history, len(history), beginning, room, counter)
-    since = _reaching_back(history, start, beginning, room * LOOKED_BACK, counter)
+    since = _reaching_back(history, start, beginning, back, counter)
     told, repairs = repair(history[:beginning])
     gone, _ = repair(history[since:start])
     standing, found = repair(history[start:])

@@ -197,8 +197,12 @@ class Memory:
         """
         for message in history[: beginning_of(history)]:
             self.append(message)
-        room = int(max(self.limit - self._fixed, 0) * LOW_WATER)
-        parts = loading(history, room, self.counter)
+        room = max(self.limit - self._fixed, 0)
+        back = int(room * LOW_WATER)
+        parts = loading(history, back, back, self.counter)
+        if parts.before or parts.gone:
+            room = max(room - self._shares_of(self.limit, room).tokens, 0)
+            parts = loading(history, int(room * LOW_WATER), back, self.counter)
         for number, message in parts.said:
             self._remember(number, kind_of(message), text_of(message))
         self._last = parts.before

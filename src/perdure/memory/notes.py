@@ -152,7 +152,7 @@ def written(
     listed = say(VALUES, lang, values=", ".join(values)) if values else ""
     # What changes least stands first: as much of the notes stays in a prompt cache.
     inner = "\n".join(part for part in (requests, record, deeds, listed, receipt) if part)
-    return "\n".join((say(HEADING, lang), _harmless(inner), say(END, lang)))
+    return "\n".join((say(HEADING, lang), _harmless(inner), say(END, lang))) if inner else ""
 
 
 def _harmless(text: str) -> str:
