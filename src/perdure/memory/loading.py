@@ -21,12 +21,11 @@ FAR = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """A history in its parts, mended. ``told``: its system messages; ``gone``: what is looked at and leaves;
+    """A history in its parts, mended, without its system messages. ``gone``: what is looked at and leaves;
     ``standing``: what fits; ``before``: how many numbers come before these. ``said``: number and message
-    of requests and an answer among the numbers before. ``repairs``: of what was told and what stands, by
-    place in the history."""
+    of requests and an answer among the numbers before. ``repairs``: of the system messages and of what
+    stands, by place in the history."""
 
-    told: Sequence[Message]
     said: Sequence[tuple[int, Message]]
     before: int
     gone: Sequence[Message]
@@ -47,11 +46,10 @@ def loading(history: Sequence[Message], room: int, back: int, counter: TokenCoun
     beginning = beginning_of(history)
     start = _reaching_back(history, len(history), beginning, room, counter)
     since = _reaching_back(history, start, beginning, back, counter)
-    told, repairs = repair(history[:beginning])
+    _, repairs = repair(history[:beginning])
     gone, _ = repair(history[since:start])
     standing, found = repair(history[start:])
     return Loading(
-        told,
         [(index - beginning + 1, _mended(history[index])) for index in _asked(history, beginning, since)],
         # A repair may have made more messages of what is looked at.
         max(start - beginning - len(gone), 0),
