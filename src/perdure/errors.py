@@ -13,9 +13,12 @@
     │       ├── RateLimited             429, after all retries
     │       └── ContextOverflow         the prompt is longer than the window
     ├── PromptOverflow              what must be sent is larger than the budget   exit 2
+    ├── ImportUnreadable            nothing in a file can be read as a conversation  exit 2
     ├── StoreError                  the journal cannot be read or written         exit 1
     │   ├── StoreNewer              written by a newer perdure
-    │   └── SessionUnknown          no session of that name                       exit 2
+    │   ├── SessionUnknown          no session of that name                       exit 2
+    │   ├── SessionExists           a session of that name is there already       exit 2
+    │   └── SessionHeld             another process is at work in it
     └── ToolError                   a tool call failed: the model reads it and tries otherwise
 
 Each error says who must act, what happened, what was kept, and what to do next, in English and
@@ -165,8 +168,23 @@ class PromptOverflow(PerdureError):
     )
 
 
+class ImportUnreadable(PerdureError):
+    exit_code = 2
+    what = (
+        "Nothing in {name} can be read as a conversation: {detail}.",
+        "{name} 中没有可以读作对话的内容：{detail}。",
+    )
+    then = (
+        "perdure reads its own JSONL export, JSON and JSONL of chat messages, and the session files of "
+        "Claude Code, Codex and pi.",
+        "perdure 能读取自己导出的 JSONL、聊天消息的 JSON 与 JSONL，"
+        "以及 Claude Code、Codex 和 pi 的会话文件。",
+    )
+
+
 class StoreError(PerdureError):
     what = ("The store {path} cannot be used: {detail}.", "无法使用存储 {path}：{detail}。")
+    kept = ("What it holds already is kept.", "其中已有的内容都保留着。")
     then = ("Name another place with --store.", "请用 --store 指定别的位置。")
 
 
@@ -182,7 +200,28 @@ class StoreNewer(StoreError):
 class SessionUnknown(StoreError):
     exit_code = 2
     what = ("There is no session '{name}'.", "没有名为“{name}”的会话。")
+    kept = ("", "")
     then = ("`perdure sessions list` shows those that exist.", "`perdure sessions list` 列出已有的会话。")
+
+
+class SessionExists(StoreError):
+    exit_code = 2
+    what = ("There is a session '{name}' already.", "已经有名为“{name}”的会话。")
+    kept = ("It was not changed.", "它没有改动。")
+    then = ("Choose another name.", "请换一个名字。")
+
+
+class SessionHeld(StoreError):
+    what = (
+        "The session '{name}' is in use by process {process} on {machine}, since {since} UTC.",
+        "会话“{name}”正由 {machine} 上的进程 {process} 使用，自 {since} (UTC) 起。",
+    )
+    kept = ("Nothing was changed.", "没有改动任何内容。")
+    then = (
+        "Wait until it has ended, or name another --session; "
+        "`perdure sessions show` and `perdure recall` can read it meanwhile.",
+        "请等它结束，或换一个 --session；其间仍可用 `perdure sessions show` 和 `perdure recall` 读取。",
+    )
 
 
 class ToolError(PerdureError):

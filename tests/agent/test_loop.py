@@ -275,13 +275,13 @@ async def test_a_journal_that_fails_between_results_leaves_a_session_that_goes_o
     written = 0
 
     class Failing(SqliteJournal):
-        def append(self, session: str, entries: Any) -> Any:
+        def append(self, session: str, entries: Any, events: Any = ()) -> Any:
             nonlocal written
             for kind, _, _ in entries:
                 written += kind is Kind.TOOL_RESULT
                 if kind is Kind.TOOL_RESULT and written == failing:
                     raise StoreError("database is locked", path=self.path)
-            return super().append(session, entries)
+            return super().append(session, entries, events)
 
     journal = Failing(bench.path)
     journal.create("s", {"system": "be brief", "lang": "en"})

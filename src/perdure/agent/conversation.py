@@ -7,12 +7,15 @@ of any length be opened by reading only what stands in its window.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from perdure.agent.pairing import Pairing
 from perdure.agent.truncation import is_exact
+from perdure.agent.undone import UNDOING, standing
 from perdure.chat.calls import ToolSpec
 from perdure.chat.forms import Form
 from perdure.chat.language import Language
@@ -24,7 +27,7 @@ from perdure.memory.calibration import Calibration, Learnt
 from perdure.memory.compactions import Accepted, Summary, Trimmed
 from perdure.memory.gist import SummaryRequest
 from perdure.memory.memory import Memory
-from perdure.store.journal import Journal, NewEntry, Recorded
+from perdure.store.journal import Journal, NewEntry, NewEvent, Recorded
 
 #: The form of a checkpoint; one of another form is not read, but made anew from the records.
 CHECKPOINT = 3
@@ -103,28 +106,41 @@ class Conversation:
         if form != self._memory.form:
             self._memory.take_form(form)
 
-    def add(self, kind: Kind, message: Message) -> Entry:
-        """Journal a message, durably, and take it into memory."""
-        return self.add_all([(kind, message)])[0]
+    def add(
+        self, kind: Kind, message: Message, *, recalled: Sequence[tuple[str, int]] | None = None
+    ) -> Entry:
+        """Journal a message, durably, and take it into memory. ``recalled``: session and entry of each
+        excerpt that is in it, where it holds some, so that these can be found again."""
+        events: list[NewEvent] = [] if recalled is None else [("recall", {"recalled": list(recalled)})]
+        return self.add_all([(kind, message)], events)[0]
 
-    def add_all(self, messages: Sequence[tuple[Kind, Message]]) -> list[Entry]:
-        """Journal messages, all or none, and take them into memory. Where they begin with no result and
-        calls are open, these are answered first, since their results can't come any more."""
+    def used(self, purpose: str, usage: Usage, **about: Any) -> None:
+        """Journal what a call of a model took, and which prompt it was sent where that was the conversation's
+        own. ``about``: model, seconds, cost."""
+        prompt = digest(self._memory) if purpose == "think" else None
+        self._record("usage", {"purpose": purpose, **asdict(usage), **about, "prompt": prompt})
+
+    def add_all(
+        self, messages: Sequence[tuple[Kind, Message]], events: Sequence[NewEvent] = ()
+    ) -> list[Entry]:
+        """Journal messages, and events behind them, all or none, and take them into memory. Where they begin
+        with no result and calls are open, these are answered first, since their results can't come any
+        more."""
         goes_on = bool(messages) and messages[0][0] is not Kind.TOOL_RESULT
         closing = self._closing() if goes_on else []
-        entries = self._written([*closing, *messages])
+        entries = self._written([*closing, *messages], events)
         for entry in entries:
             self._place(entry)
         return entries[len(closing) :]
 
-    def compact(self, *, force: bool = False) -> Trimmed | None:
+    def compact(self, *, force: bool = False, ahead: int = 0) -> Trimmed | None:
         """Make the next prompt fit the budget; None where it does already. ``force``: down to the low
-        water mark all the same.
+        water mark all the same; ``ahead``: tokens that are to fit besides.
 
         Raises `PromptOverflow` where the system prompt, the tools and the current request alone
         are larger than the budget.
         """
-        trimmed = self._memory.plan(force=force)
+        trimmed = self._memory.plan(force=force, ahead=ahead)
         if trimmed is not None:
             self._record("compaction", trimmed.as_json())
             self._memory.apply(trimmed)
@@ -164,18 +180,21 @@ class Conversation:
     def undo_compaction(self) -> Sequence[int] | None:
         """Take the last compaction back, with its summary; the numbers of the entries that stand again,
         or None where there is none to take back."""
-        if not self._taken_back(last=True):
+        if not standing(self.journal.records(self.session)).compaction:
             return None
-        standing = {entry.seq for entry in self._memory.entries}
+        before = {entry.seq for entry in self._memory.entries}
         self._record("compaction.undone", {})
-        form = self._memory.form
-        self._memory = self._empty()
-        self._memory.take_form(form)
-        self._fold(self.journal.records(self.session))
-        self._settle()
-        self._known = self._since_checkpoint()
-        self._keep_checkpoint()
-        return [entry.seq for entry in self._memory.entries if entry.seq not in standing]
+        self._begin_again()
+        return [entry.seq for entry in self._memory.entries if entry.seq not in before]
+
+    def undo_turn(self) -> tuple[int, int] | None:
+        """Take the last turn back, with what was compacted in it: its first and its last entry, or None where
+        there is none. What tools did stays done, and the entries can still be read."""
+        turn = standing(self.journal.records(self.session)).turn
+        if turn:
+            self._record("turn.undone", {"first": turn[0], "last": turn[1]})
+            self._begin_again()
+        return turn
 
     def prompt(self) -> list[Message]:
         """What is sent: the system prompt, the notes on what left, the window. Fits after `compact`,
@@ -228,7 +247,7 @@ class Conversation:
     def _open(self) -> None:
         state, since = self.journal.since_checkpoint(self.session)
         records = list(since)
-        undone = any(isinstance(each, Recorded) and each.type == "compaction.undone" for each in records)
+        undone = any(isinstance(each, Recorded) and each.type in UNDOING for each in records)
         # Another counter would have drawn another gist from what left: that is seen only in the records.
         fits = state and state.get("form") == CHECKPOINT and state["opened"]["counter"] == self._counter.name
         if state and fits and not undone:
@@ -254,30 +273,22 @@ class Conversation:
         if state and (undone or not fits):
             self._keep_checkpoint()
 
+    def _begin_again(self) -> None:
+        """Read the journal anew, since something in it no longer counts."""
+        form = self._memory.form
+        self._memory = self._empty()
+        self._memory.take_form(form)
+        self._fold(self.journal.records(self.session))
+        self._settle()
+        self._known = self._since_checkpoint()
+        self._keep_checkpoint()
+
     def _fold(self, records: Iterator[Entry | Recorded]) -> None:
         """Read all records, but for the compactions that were taken back and what was said of them."""
-        dropped = self._taken_back()
+        dropped = standing(self.journal.records(self.session)).dropped
         for index, record in enumerate(records):
             if index not in dropped:
                 self._place(record)
-
-    def _taken_back(self, *, last: bool = False) -> set[int]:
-        """Places, among all records, of what undone compactions left behind; ``last``: of what the last
-        one that stands did."""
-        open_ones: list[list[int]] = []
-        dropped: set[int] = set()
-        for index, record in enumerate(self.journal.records(self.session)):
-            if not isinstance(record, Recorded):
-                continue
-            if record.type == "compaction":
-                open_ones.append([index])
-            elif record.type == "summary" and open_ones:
-                open_ones[-1].append(index)
-            elif record.type == "compaction.undone" and open_ones:
-                dropped.update(open_ones.pop())
-        if last:
-            return set(open_ones[-1]) if open_ones else set()
-        return dropped
 
     def _read(self, record: Entry | Recorded) -> None:
         if isinstance(record, Entry):
@@ -323,14 +334,16 @@ class Conversation:
     def _closing(self) -> list[tuple[Kind, Message]]:
         return [(Kind.TOOL_RESULT, message) for message in self._memory.closing()]
 
-    def _written(self, messages: Sequence[tuple[Kind, Message]]) -> list[Entry]:
+    def _written(
+        self, messages: Sequence[tuple[Kind, Message]], events: Sequence[NewEvent] = ()
+    ) -> list[Entry]:
         """The messages as entries of the journal; of no journal where it is only looked at."""
         new: list[NewEntry] = [(kind, each, self._counter.message(each)) for kind, each in messages]
         if self._looking:
             held = [each.seq for each in self._pairing.held if isinstance(each, Entry)]
             return [Entry(seq, *each) for seq, each in enumerate(new, max(self._memory.newest, *held, 0) + 1)]
-        entries = self.journal.append(self.session, new)
-        self._known += len(entries)
+        entries = self.journal.append(self.session, new, events)
+        self._known += len(entries) + len(events)
         return entries
 
     @property
@@ -402,6 +415,12 @@ class Conversation:
         recounted = [self._recounted(each) if each.seq <= state["recounted"] else each for each in entries]
         self._memory.restore(state["memory"], recounted)
         self._recounted_to = state["recounted"]
+
+
+def digest(memory: Memory) -> str:
+    """What tells one prompt from another: of its messages, before they take an endpoint's form."""
+    sent = json.dumps(memory.unformed(), ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(sent.encode("ascii")).hexdigest()
 
 
 def result_message(id: str, text: str) -> Message:

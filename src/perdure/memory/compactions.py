@@ -22,10 +22,10 @@ from perdure.memory.window import Compaction
 class Trimmed:
     """What one compaction does: the window's part, the notes as they stand afterwards with the tokens
     that their parts had, tokens of the whole prompt before and after. ``request``: the summary that is
-    due, where one is."""
+    due, where one is. Notes of None are to be made anew: something in them was forgotten."""
 
     window: Compaction
-    notes: str
+    notes: str | None
     shares: Shares
     tokens_before: int
     tokens_after: int

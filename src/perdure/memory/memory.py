@@ -254,7 +254,11 @@ class Memory:
 
     def messages(self) -> list[Message]:
         """The prompt as it stands now, whether it fits or not; changes nothing."""
-        return formed([*self._beginning(), *self._window.messages(), *self.closing()], self.form)
+        return formed(self.unformed(), self.form)
+
+    def unformed(self) -> list[Message]:
+        """The same, before it takes the form that an endpoint demands."""
+        return [*self._beginning(), *self._window.messages(), *self.closing()]
 
     def compact(
         self, summarize: Callable[[SummaryRequest], str | Message] | None = None, *, force: bool = False
@@ -340,10 +344,11 @@ class Memory:
         )
         return self._asked
 
-    def plan(self, *, force: bool = False) -> Trimmed | None:
+    def plan(self, *, force: bool = False, ahead: int = 0) -> Trimmed | None:
         """What a compaction would do now; None where nothing must be done. Changes nothing.
-        ``force``: down to the low water mark although the prompt fits."""
-        waiting = sum(map(self.counter.message, self.closing()))
+        ``force``: down to the low water mark although the prompt fits; ``ahead``: tokens that are to fit
+        besides, since they come at once."""
+        waiting = ahead + sum(map(self.counter.message, self.closing()))
         limit = self.limit
         over = self.tokens + waiting > limit
         if not over and not force:
@@ -385,7 +390,8 @@ class Memory:
                 self._literals.pop(seq, None)
         else:
             self._record = change.record or self._summarised(change.lines, change.covered)
-        self._notes = change.notes
+        notes = change.notes
+        self._notes = self._notes_on(self._record, self._window, self._shares) if notes is None else notes
         self._notes_tokens = self.counter.message(_notes(self._notes)) if self._notes else 0
 
     def as_json(self) -> dict[str, Any]:

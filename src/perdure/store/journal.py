@@ -6,7 +6,7 @@ usage, ...). Everything else about a session is derived by reading its records i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,13 +15,17 @@ from perdure.chat.messages import Entry, Kind, Message
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A session at a glance. ``entries`` is how many it holds; times are UTC, ISO 8601."""
+    """A session at a glance. ``entries`` is how many it holds; times are UTC, ISO 8601; ``size`` in bytes of
+    what is kept of it, the archive not counted; ``request`` the beginning of the person's last one."""
 
     name: str
     created: str
     changed: str
     entries: int
     turns: int
+    size: int = 0
+    request: str = ""
+    workspace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,29 @@ class Recorded:
     time: str
 
 
-#: What is about to be written: kind, message, tokens.
-NewEntry = tuple[Kind, Message, int]
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was removed for good: session names to numbers of entries, the one that was asked for first, then
+    its forks and those whose excerpts quoted it; and how many summaries were made from them."""
+
+    entries: Mapping[str, Sequence[int]]
+    summaries: int
+
+
+#: What is about to be written: kind, message, tokens; where it comes from elsewhere, its time as well.
+NewEntry = tuple[Kind, Message, int] | tuple[Kind, Message, int, str]
+#: An event that is about to be written: type and body.
+NewEvent = tuple[str, Mapping[str, Any]]
+#: What takes the place of an entry that is forgotten: message and tokens.
+Instead = Callable[[Entry], tuple[Message, int]]
 
 
 class Journal(Protocol):
     """Every write is durable when the call returns, and whole or not at all. All calls may raise
-    `perdure.errors.StoreError`; those that name a session raise `SessionUnknown` where it isn't."""
+    `perdure.errors.StoreError`; those that name a session raise `SessionUnknown` where it isn't, and
+    those that write to it `SessionHeld` where another process has it.
+
+    Append-only, but for `forget` and `remove`, which a person asks for."""
 
     def create(self, session: str, settings: Mapping[str, Any]) -> None:
         """Begin a session. ``settings`` are kept as its first event, `session.created`; where it exists
@@ -50,8 +70,25 @@ class Journal(Protocol):
 
     def exists(self, session: str) -> bool: ...
 
-    def append(self, session: str, entries: Sequence[NewEntry]) -> list[Entry]:
-        """Write entries, all or none, and hand them back with their numbers and times."""
+    def hold(self, session: str) -> None:
+        """Have the session, so that nobody else writes it, until `release`. Of a holder that is dead it is
+        taken over. Raises `SessionHeld` where another has it, another user of this object too."""
+        ...
+
+    def beat(self, session: str) -> None:
+        """Show that the holder is alive: at least every `perdure.store.leases.BEAT` seconds. Raises
+        `SessionHeld` where it was taken over all the same."""
+        ...
+
+    def release(self, session: str) -> None:
+        """Give it back; nothing where it isn't held. Must not raise."""
+        ...
+
+    def append(
+        self, session: str, entries: Sequence[NewEntry], events: Sequence[NewEvent] = ()
+    ) -> list[Entry]:
+        """Write entries, and events behind them, all or none, and hand the entries back with their numbers
+        and times."""
         ...
 
     def record(self, session: str, type: str, body: Mapping[str, Any]) -> None:
@@ -81,6 +118,21 @@ class Journal(Protocol):
 
     def learnt(self, model: str) -> Mapping[str, Any]:
         """What was learnt of a model; empty where nothing was."""
+        ...
+
+    def fork(self, session: str, new: str, at: int) -> None:
+        """Begin ``new`` with everything of ``session`` up to entry ``at``, and an event `session.forked`.
+        Raises `SessionExists`, and `ValueError` where there is no such entry."""
+        ...
+
+    def forget(self, session: str, numbers: Sequence[int], instead: Instead) -> Forgotten:
+        """Replace entries for good, in its forks too, and remove what was derived from them: words, vectors,
+        summaries, notes, checkpoints, and excerpts that quoted them in any session. An event says that it
+        was done."""
+        ...
+
+    def remove(self, session: str, instead: Instead) -> Forgotten:
+        """Remove a session with all that is kept of it; what other sessions quoted is forgotten there."""
         ...
 
     def sessions(self) -> list[SessionSummary]:

@@ -34,4 +34,65 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             body TEXT NOT NULL       -- JSON: what the endpoint's own reports have taught of a model
         )""",
     ),
+    (
+        # What is known of a session at a glance, so that a list needn't read them all.
+        "ALTER TABLE session ADD COLUMN workspace TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE session ADD COLUMN entries INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE session ADD COLUMN turns INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE session ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE session ADD COLUMN request TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE session ADD COLUMN changed TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE session ADD COLUMN newest INTEGER NOT NULL DEFAULT 0",  # id of its last record
+        """UPDATE session SET
+            workspace = coalesce((SELECT json_extract(body, '$.workspace') FROM record
+                WHERE session = session.id AND type = 'session.created' LIMIT 1), ''),
+            entries = (SELECT count(seq) FROM record WHERE session = session.id),
+            turns = (SELECT count(seq) FROM record WHERE session = session.id AND type = 'user'),
+            size = (SELECT coalesce(sum(length(body)), 0) FROM record WHERE session = session.id),
+            request = coalesce((SELECT substr(json_extract(body, '$.content'), 1, 200) FROM record
+                WHERE session = session.id AND type = 'user' ORDER BY id DESC LIMIT 1), ''),
+            changed = coalesce((SELECT max(time) FROM record WHERE session = session.id), created),
+            newest = coalesce((SELECT max(id) FROM record WHERE session = session.id), 0)
+        """,
+        "CREATE INDEX session_newest ON session (newest)",
+        "ALTER TABLE record ADD COLUMN forgotten TEXT",  # when the entry's words were removed
+        """CREATE TABLE lease (
+            session INTEGER PRIMARY KEY REFERENCES session(id) ON DELETE CASCADE,
+            token TEXT NOT NULL,
+            machine TEXT NOT NULL,
+            process INTEGER NOT NULL,
+            started TEXT NOT NULL,   -- of the process, so that another of the same number is another
+            since TEXT NOT NULL,
+            beat REAL NOT NULL       -- seconds since 1970
+        )""",
+        # The archive: derived from the entries, and made anew where it is missing or of an older form.
+        "ALTER TABLE session ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0",  # the last entry in it
+        "ALTER TABLE session ADD COLUMN passages INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE session ADD COLUMN words INTEGER NOT NULL DEFAULT 0",  # in all its passages
+        """CREATE TABLE passage (
+            id INTEGER PRIMARY KEY,  -- session << 32 | its number in the session
+            seq INTEGER NOT NULL,
+            part INTEGER NOT NULL,
+            kind TEXT NOT NULL,
+            time TEXT NOT NULL,
+            text TEXT NOT NULL,
+            words TEXT NOT NULL,     -- as they are searched, spaces between them
+            embedder INTEGER NOT NULL DEFAULT 0  -- whose vector there is, 0 for none
+        )""",
+        "CREATE INDEX passage_embedder ON passage (embedder)",
+        r"""CREATE VIRTUAL TABLE passage_words USING fts5(
+            words, content = '', detail = none,
+            tokenize = "ascii tokenchars '!#$%&()*+,-./:;<=>?@[\]^_`{|}~'"
+        )""",
+        "CREATE TABLE embedder (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+        """CREATE TABLE vector (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,  -- in the order in which they came
+            passage INTEGER NOT NULL UNIQUE,
+            embedder INTEGER NOT NULL,
+            body BLOB NOT NULL       -- little-endian float16
+        )""",
+        # dropped: counted up when vectors go, so that who has read them begins anew.
+        "CREATE TABLE archive (form INTEGER NOT NULL, dropped INTEGER NOT NULL)",
+        "INSERT INTO archive VALUES (0, 0)",
+    ),
 )

@@ -1,23 +1,24 @@
-"""The journal in one SQLite file.
-
-WAL with `synchronous=FULL`: a commit that returned has reached the disk. Python's own `sqlite3`
-is enough; no extension is loaded.
-"""
+"""The journal in one SQLite file."""
 
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perdure.chat.messages import Entry, Kind
-from perdure.errors import SessionUnknown, StoreError, StoreNewer
-from perdure.store.journal import NewEntry, Recorded, SessionSummary
-from perdure.store.migrations import MIGRATIONS
+from perdure.chat.encodings import sendable
+from perdure.chat.messages import Entry, Kind, text_of
+from perdure.errors import SessionExists, SessionHeld, StoreError
+from perdure.store import forgetting, indexing, leases
+from perdure.store.database import Database, as_text, now
+from perdure.store.journal import Forgotten, Instead, NewEntry, NewEvent, Recorded, SessionSummary
+
+#: Characters of the last request that stand in a list of sessions.
+REQUEST_SHOWN = 200
 
 
 class SqliteJournal:
@@ -25,60 +26,93 @@ class SqliteJournal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._errors():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # A new file is the person's alone: sessions hold what they said.
-            path.touch(mode=0o600, exist_ok=True)
-            self._connection = sqlite3.connect(path, timeout=10.0, isolation_level=None)
-        try:
-            with self._errors():
-                self._migrate()
-        except StoreError:
-            self._connection.close()
-            raise
+        self._database = Database(path)
+        #: Which leases are this object's.
+        self._token = secrets.token_hex(8)
+        self._held: set[str] = set()
+        with suppress(StoreError):  # a file that can only be read stays as it is
+            indexing.take_form(self._database)
 
     def create(self, session: str, settings: Mapping[str, Any]) -> None:
-        with self._transaction() as cursor:
+        with self._database.transaction() as cursor:
             new = cursor.execute(
-                "INSERT INTO session (name, created) VALUES (?, ?) ON CONFLICT DO NOTHING", (session, _now())
+                "INSERT INTO session (name, created, workspace) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (session, now(), str(settings.get("workspace", ""))),
             )
             if new.rowcount:
-                self._write_event(cursor, cursor.lastrowid or 0, "session.created", settings)
+                self._write_event(cursor, new.lastrowid or 0, "session.created", settings)
 
     def exists(self, session: str) -> bool:
-        with self._errors():
+        with self._database.reading() as cursor:
             query = "SELECT 1 FROM session WHERE name = ?"
-            return self._connection.execute(query, (session,)).fetchone() is not None
+            return cursor.execute(query, (session,)).fetchone() is not None
 
-    def append(self, session: str, entries: Sequence[NewEntry]) -> list[Entry]:
+    def hold(self, session: str) -> None:
+        with self._database.transaction() as cursor:
+            id = self._database.session(cursor, session)
+            lease = leases.lease_of(cursor, id)
+            if lease and lease.alive:
+                raise _held(session, lease)
+            leases.take(cursor, id, self._token)
+        self._held.add(session)
+
+    def beat(self, session: str) -> None:
+        with self._database.transaction() as cursor:
+            leases.take(cursor, self._mine(cursor, session), self._token)
+
+    def release(self, session: str) -> None:
+        if session not in self._held:
+            return
+        self._held.discard(session)
+        with suppress(StoreError), self._database.transaction() as cursor:
+            cursor.execute(
+                "DELETE FROM lease WHERE token = ? AND session = (SELECT id FROM session WHERE name = ?)",
+                (self._token, session),
+            )
+
+    def append(
+        self, session: str, entries: Sequence[NewEntry], events: Sequence[NewEvent] = ()
+    ) -> list[Entry]:
         written: list[Entry] = []
-        with self._transaction() as cursor:
-            id = self._id(cursor, session)
-            last = self._last(cursor, id)
-            for seq, (kind, message, tokens) in enumerate(entries, last + 1):
-                entry = Entry(seq, kind, message, tokens, _now())
-                row = (id, seq, seq - 1, kind.value, _json(message), tokens, entry.time)
+        with self._database.transaction() as cursor:
+            id = self._mine(cursor, session)
+            query = "SELECT entries, indexed FROM session WHERE id = ?"
+            last, indexed = cursor.execute(query, (id,)).fetchone()
+            size = 0
+            for seq, (kind, message, tokens, *given) in enumerate(entries, last + 1):
+                entry = Entry(seq, kind, message, tokens, str(given[0]) if given and given[0] else now())
+                text = as_text(message)
                 cursor.execute(
                     "INSERT INTO record (session, seq, after, type, body, tokens, time)"
                     " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    row,
+                    (id, seq, seq - 1, kind.value, text, tokens, entry.time),
                 )
+                size += len(text)
                 written.append(entry)
+            if written:
+                self._take_note(cursor, id, written, size)
+                if indexed == last:
+                    indexing.index(cursor, id, written)
+            for type, body in events:
+                self._write_event(cursor, id, type, body)
         return written
 
     def record(self, session: str, type: str, body: Mapping[str, Any]) -> None:
-        with self._transaction() as cursor:
-            self._write_event(cursor, self._id(cursor, session), type, body)
+        with self._database.transaction() as cursor:
+            self._write_event(cursor, self._mine(cursor, session), type, body)
+            if type == "turn.undone":
+                undone = range(body["first"], body["last"] + 1)
+                indexing.drop(cursor, self._database.session(cursor, session), undone)
 
     def records(self, session: str) -> Iterator[Entry | Recorded]:
         return self._records(session, 0)
 
     def entries(self, session: str, numbers: Sequence[int]) -> list[Entry]:
-        with self._errors():
-            id = self._id(self._connection.cursor(), session)
+        with self._database.reading() as cursor:
+            id = self._database.session(cursor, session)
             found: list[Entry] = []
             for number in numbers:
-                row = self._connection.execute(
+                row = cursor.execute(
                     "SELECT seq, type, body, tokens, time FROM record WHERE session = ? AND seq = ?",
                     (id, number),
                 ).fetchone()
@@ -87,59 +121,104 @@ class SqliteJournal:
             return found
 
     def checkpoint(self, session: str, body: Mapping[str, Any]) -> None:
-        with self._transaction() as cursor:
-            id = self._id(cursor, session)
+        with self._database.transaction() as cursor:
+            id = self._mine(cursor, session)
             cursor.execute(
                 "INSERT INTO checkpoint (session, record, body)"
                 " SELECT ?, max(id), ? FROM record WHERE session = ?"
                 " ON CONFLICT (session) DO UPDATE SET record = excluded.record, body = excluded.body",
-                (id, _json(body), id),
+                (id, as_text(body), id),
             )
 
     def since_checkpoint(self, session: str) -> tuple[Mapping[str, Any] | None, Iterator[Entry | Recorded]]:
-        with self._errors():
-            id = self._id(self._connection.cursor(), session)
+        with self._database.reading() as cursor:
+            id = self._database.session(cursor, session)
             query = "SELECT record, body FROM checkpoint WHERE session = ?"
-            row = self._connection.execute(query, (id,)).fetchone()
+            row = cursor.execute(query, (id,)).fetchone()
         if row is None:
             return None, self.records(session)
         return json.loads(row[1]), self._records(session, row[0])
 
     def learn(self, model: str, body: Mapping[str, Any]) -> None:
-        with self._transaction() as cursor:
+        with self._database.transaction() as cursor:
             cursor.execute(
                 "INSERT INTO learnt (model, body) VALUES (?, ?)"
                 " ON CONFLICT (model) DO UPDATE SET body = excluded.body",
-                (model, _json(body)),
+                (model, as_text(body)),
             )
 
     def learnt(self, model: str) -> Mapping[str, Any]:
-        with self._errors():
+        with self._database.reading() as cursor:
             query = "SELECT body FROM learnt WHERE model = ?"
-            row = self._connection.execute(query, (model,)).fetchone()
+            row = cursor.execute(query, (model,)).fetchone()
             found: dict[str, Any] = json.loads(row[0]) if row else {}
             return found
 
+    def fork(self, session: str, new: str, at: int) -> None:
+        with self._database.transaction() as cursor:
+            old = self._database.session(cursor, session)
+            row = cursor.execute("SELECT id FROM record WHERE session = ? AND seq = ?", (old, at)).fetchone()
+            if row is None:
+                raise ValueError(f"the session {session!r} has no entry {at}")
+            taken = cursor.execute("SELECT 1 FROM session WHERE name = ?", (new,)).fetchone()
+            if taken:
+                raise SessionExists(name=new, path=self.path)
+            cursor.execute(
+                "INSERT INTO session (name, created, workspace)"
+                " SELECT ?, ?, workspace FROM session WHERE id = ?",
+                (new, now(), old),
+            )
+            id = self._database.session(cursor, new)
+            cursor.execute(
+                "INSERT INTO record (session, seq, after, type, body, tokens, time, forgotten)"
+                " SELECT ?, seq, after, type, body, tokens, time, forgotten FROM record"
+                " WHERE session = ? AND id <= ? ORDER BY id",
+                (id, old, row[0]),
+            )
+            forgetting.count(cursor, id)
+            indexing.copy(cursor, old, id, at)
+            self._write_event(cursor, id, "session.forked", {"from": session, "at": at})
+
+    def forget(self, session: str, numbers: Sequence[int], instead: Instead) -> Forgotten:
+        with self._database.transaction() as cursor:
+            places = forgetting.found(cursor, self._database.session(cursor, session), numbers)
+            forgotten = self._forget(cursor, places, instead)
+        forgetting.leave_no_trace(self._database)
+        return forgotten
+
+    def remove(self, session: str, instead: Instead) -> Forgotten:
+        with self._database.transaction() as cursor:
+            id = self._mine(cursor, session)
+            (last,) = cursor.execute("SELECT entries FROM session WHERE id = ?", (id,)).fetchone()
+            places = forgetting.found(cursor, id, range(1, last + 1), forks=False)
+            del places[id]
+            elsewhere = self._forget(cursor, places, instead)
+            indexing.drop_all(cursor, id)
+            forgetting.remove(cursor, id, session)
+        self._held.discard(session)
+        forgetting.leave_no_trace(self._database)
+        return Forgotten({session: range(1, last + 1), **elsewhere.entries}, elsewhere.summaries)
+
     def sessions(self) -> list[SessionSummary]:
-        with self._errors():
-            rows = self._connection.execute(
-                "SELECT name, created, max(time), count(seq), count(CASE WHEN type = ? THEN 1 END)"
-                " FROM session JOIN record ON record.session = session.id"
-                " GROUP BY session.id ORDER BY max(record.id) DESC",
-                (Kind.USER.value,),
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT name, created, changed, entries, turns, size, request, workspace FROM session"
+                " ORDER BY newest DESC"
             )
             return [SessionSummary(*row) for row in rows]
 
     def close(self) -> None:
-        self._connection.close()
+        for session in tuple(self._held):
+            self.release(session)
+        self._database.close()
 
     def _records(self, session: str, after: int) -> Iterator[Entry | Recorded]:
-        with self._errors():
-            id = self._id(self._connection.cursor(), session)
-            rows = self._connection.execute(
+        with self._database.errors():
+            cursor = self._database.connection.cursor()
+            rows = cursor.execute(
                 "SELECT seq, after, type, body, tokens, time FROM record WHERE session = ? AND id > ?"
                 " ORDER BY id",
-                (id, after),
+                (self._database.session(cursor, session), after),
             )
             for seq, before, type, body, tokens, time in rows:
                 if seq is None:
@@ -147,61 +226,56 @@ class SqliteJournal:
                 else:
                     yield Entry(seq, Kind(type), json.loads(body), tokens, time)
 
-    def _migrate(self) -> None:
-        if self._version() > len(MIGRATIONS):
-            raise StoreNewer(path=self.path, found=self._version(), known=len(MIGRATIONS))
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-            self._connection.execute(f"PRAGMA {pragma}")
-        if self._version() < len(MIGRATIONS):
-            with self._transaction() as cursor:
-                # Read again: another process may have migrated while this one waited for the lock.
-                for step in MIGRATIONS[self._version() :]:
-                    for statement in step:
-                        cursor.execute(statement)
-                cursor.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-
-    def _version(self) -> int:
-        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-
     def _write_event(self, cursor: sqlite3.Cursor, id: int, type: str, body: Mapping[str, Any]) -> None:
-        row = (id, self._last(cursor, id), type, _json(body), _now())
-        cursor.execute("INSERT INTO record (session, after, type, body, time) VALUES (?, ?, ?, ?, ?)", row)
+        text, time = as_text(body), now()
+        cursor.execute(
+            "INSERT INTO record (session, after, type, body, time)"
+            " SELECT id, entries, ?, ?, ? FROM session WHERE id = ?",
+            (type, text, time, id),
+        )
+        cursor.execute(
+            "UPDATE session SET size = size + ?, changed = ?, newest = ? WHERE id = ?",
+            (len(text), time, cursor.lastrowid, id),
+        )
 
-    def _id(self, cursor: sqlite3.Cursor, session: str) -> int:
-        row = cursor.execute("SELECT id FROM session WHERE name = ?", (session,)).fetchone()
-        if row is None:
-            raise SessionUnknown(name=session, path=self.path)
-        return int(row[0])
+    def _take_note(self, cursor: sqlite3.Cursor, id: int, written: Sequence[Entry], size: int) -> None:
+        """What is known of the session at a glance."""
+        newest = cursor.lastrowid
+        asked = [text_of(entry.message) for entry in written if entry.kind is Kind.USER]
+        cursor.execute(
+            "UPDATE session SET entries = ?, turns = turns + ?, size = size + ?, changed = ?, newest = ?"
+            " WHERE id = ?",
+            (written[-1].seq, len(asked), size, now(), newest, id),
+        )
+        if asked:
+            shown = sendable(asked[-1][:REQUEST_SHOWN])
+            cursor.execute("UPDATE session SET request = ? WHERE id = ?", (shown, id))
 
-    def _last(self, cursor: sqlite3.Cursor, id: int) -> int:
-        query = "SELECT coalesce(max(seq), 0) FROM record WHERE session = ? AND seq IS NOT NULL"
-        return int(cursor.execute(query, (id,)).fetchone()[0])
+    def _mine(self, cursor: sqlite3.Cursor, session: str) -> int:
+        """The id of a session that may be written here. Raises `SessionHeld`."""
+        id = self._database.session(cursor, session)
+        lease = leases.lease_of(cursor, id)
+        lost = session in self._held and (lease is None or lease.token != self._token)
+        if lease and lease.token != self._token and (lost or lease.alive):
+            raise _held(session, lease)
+        return id
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Cursor]:
-        with self._errors():
-            cursor = self._connection.cursor()
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
-                yield cursor
-                cursor.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    cursor.execute("ROLLBACK")
-                raise
+    def _forget(
+        self, cursor: sqlite3.Cursor, places: Mapping[int, Collection[int]], instead: Instead
+    ) -> Forgotten:
+        names = {id: self._name(cursor, id) for id in places}
+        for name in names.values():
+            self._mine(cursor, name)
+        summaries = 0
+        for id, numbers in places.items():
+            summaries += forgetting.forget(cursor, id, numbers, instead)
+            self._write_event(cursor, id, "forgotten", {"entries": sorted(numbers)})
+        return Forgotten({names[id]: sorted(numbers) for id, numbers in places.items()}, summaries)
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(str(error), path=self.path) from error
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    def _name(self, cursor: sqlite3.Cursor, id: int) -> str:
+        return str(cursor.execute("SELECT name FROM session WHERE id = ?", (id,)).fetchone()[0])
 
 
-def _json(value: Mapping[str, Any]) -> str:
-    # ASCII escapes keep even a lone surrogate, which a provider may send and SQLite can't hold.
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+def _held(session: str, lease: leases.Lease) -> SessionHeld:
+    machine, since = lease.machine.partition(" ")[0], lease.since[:19]
+    return SessionHeld(name=session, process=lease.process, machine=machine, since=since)

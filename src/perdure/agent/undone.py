@@ -1,0 +1,64 @@
+"""Which records of a journal no longer count: those of compactions and turns that were taken back.
+
+A journal is append-only, so what is taken back stays in it, with an event that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from perdure.chat.messages import Entry, Kind
+from perdure.store.journal import Recorded
+
+#: Events that say something was taken back.
+UNDOING = frozenset({"compaction.undone", "turn.undone"})
+#: Events that change what stands in the prompt, and so go with their turn.
+OF_A_TURN = frozenset({"compaction", "summary", "summary.failed"})
+
+
+@dataclass
+class Standing:
+    """``dropped``: places, among all records, of what no longer counts; ``compaction``: of what the last
+    compaction that stands left behind; ``turn``: first and last entry of the last turn that stands."""
+
+    dropped: set[int] = field(default_factory=set)
+    compaction: set[int] = field(default_factory=set)
+    turn: tuple[int, int] | None = None
+
+
+@dataclass
+class _Turn:
+    """``places``: of what it left behind in the journal."""
+
+    first: int
+    last: int = 0
+    places: list[int] = field(default_factory=list)
+
+
+def standing(records: Iterable[Entry | Recorded]) -> Standing:
+    """What stands after all these records."""
+    dropped: set[int] = set()
+    compactions: list[list[int]] = []
+    turns: list[_Turn] = []
+    for index, record in enumerate(records):
+        if isinstance(record, Entry):
+            if record.kind is Kind.USER:
+                turns.append(_Turn(record.seq))
+            if turns:
+                turns[-1].last = record.seq
+                turns[-1].places.append(index)
+            continue
+        if record.type == "compaction":
+            compactions.append([index])
+        elif record.type == "summary" and compactions:
+            compactions[-1].append(index)
+        elif record.type == "compaction.undone" and compactions:
+            dropped.update(compactions.pop())
+        elif record.type == "turn.undone" and turns:
+            dropped.update(turns.pop().places)
+            compactions = [kept for each in compactions if (kept := [at for at in each if at not in dropped])]
+        if record.type in OF_A_TURN and turns:
+            turns[-1].places.append(index)
+    last = (turns[-1].first, turns[-1].last) if turns else None
+    return Standing(dropped, set(compactions[-1]) if compactions else set(), last)

@@ -1,0 +1,55 @@
+"""The archive: every entry of the sessions, searched by words and by meaning.
+
+It holds what the journal holds, cut into passages; what is in it is derived and can be made anew.
+Words are there as soon as an entry is written. Vectors come behind the work, from whoever has an
+embedder; until then a passage is found by its words alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from perdure.memory.passages import Pool, Query
+from perdure.memory.ranges import Ranges
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+#: How far a search goes: this session, all sessions of its workspace, all sessions.
+Reach = Literal["session", "project", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is searched. ``between``: only these entries of the session itself; ``hidden``: ranges of its
+    entries that are not looked for, since they are in view."""
+
+    session: str
+    reach: Reach = "session"
+    between: tuple[int, int] | None = None
+    hidden: Ranges = ()
+
+
+class Archive(Protocol):
+    """All calls may raise `perdure.errors.StoreError`. Threads may share it."""
+
+    def pool(self, query: Query, scope: Scope) -> Pool:
+        """The passages that are nearest to the query by words and by meaning, with their neighbours."""
+        ...
+
+    def holding(self, words: Sequence[str], scope: Scope) -> list[tuple[str, int]]:
+        """Session and number of each entry in one passage of which all these words stand, in order."""
+        ...
+
+    def without_vector(self, embedder: str, limit: int) -> list[tuple[int, str]]:
+        """Ids and texts of passages that have no vector of this embedder, the newest first."""
+        ...
+
+    def keep_vectors(self, embedder: str, vectors: Mapping[int, NDArray[float32]]) -> None:
+        """Keep unit vectors by passage. Of passages that are gone meanwhile, nothing is kept."""
+        ...
+
+    def close(self) -> None: ...

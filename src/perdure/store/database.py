@@ -1,0 +1,140 @@
+"""One SQLite file: opened, brought to today's schema, and written in transactions.
+
+WAL with `synchronous=FULL`: a commit that returned has reached the disk. Python's own `sqlite3`
+is enough; no extension is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from perdure.errors import SessionUnknown, StoreError, StoreNewer
+from perdure.store.migrations import MIGRATIONS
+
+#: Seconds that a writer waits for another.
+PATIENCE = 10.0
+
+
+class Database:
+    """The file at ``path``, which is made with its folder where it doesn't exist.
+
+    ``durable``: a commit waits for the disk; without that, what a power failure takes can be made anew.
+    One connection, which threads may share: they take turns. A file that can only be read is opened all
+    the same, and what would write raises. Raises `StoreError` where it can't be opened, and `StoreNewer`.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        self.path = path
+        self._turn = threading.RLock()
+        with self.errors():
+            self.connection = _opened(path)
+        try:
+            with self.errors():
+                self._prepare(durable)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def close(self) -> None:
+        with self._turn:
+            self.connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Cursor]:
+        """Everything in it is written, or nothing."""
+        with self.reading() as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    cursor.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Cursor]:
+        with self._turn, self.errors():
+            yield self.connection.cursor()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(str(error), path=self.path) from error
+
+    def session(self, cursor: sqlite3.Cursor, name: str) -> int:
+        """The id of a session. Raises `SessionUnknown`."""
+        row = cursor.execute("SELECT id FROM session WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise SessionUnknown(name=name, path=self.path)
+        return int(row[0])
+
+    def _prepare(self, durable: bool) -> None:
+        version = self._version()
+        if version > len(MIGRATIONS):
+            raise StoreNewer(path=self.path, found=version, known=len(MIGRATIONS))
+        with suppress(sqlite3.OperationalError):  # of a file that can only be read
+            self.connection.execute("PRAGMA journal_mode = WAL")
+        # What is deleted must be gone from the file, too.
+        for pragma in (f"synchronous = {'FULL' if durable else 'NORMAL'}", "secure_delete = ON"):
+            self.connection.execute(f"PRAGMA {pragma}")
+        if version < len(MIGRATIONS):
+            with self.transaction() as cursor:
+                # Read again: another process may have migrated while this one waited for the lock.
+                for step in MIGRATIONS[self._version() :]:
+                    for statement in step:
+                        cursor.execute(statement)
+                cursor.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        self.connection.execute("PRAGMA foreign_keys = ON")
+
+    def _version(self) -> int:
+        return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # A new file is the person's alone: sessions hold what they said.
+        path.touch(mode=0o600, exist_ok=True)
+    except OSError:
+        if not path.is_file():
+            raise
+        return _to_read(path)
+    return sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+
+
+def _to_read(path: Path) -> sqlite3.Connection:
+    """A file that can't be written; in a folder that can't either, nobody else is writing it."""
+    for way in ("mode=ro", "immutable=1"):
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?{way}",
+            uri=True,
+            timeout=PATIENCE,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            connection.close()
+        else:
+            return connection
+    raise sqlite3.OperationalError("it can't be read")
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def as_text(value: Mapping[str, Any]) -> str:
+    # ASCII escapes keep even a lone surrogate, which a provider may send and SQLite can't hold.
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

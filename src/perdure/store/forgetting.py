@@ -1,0 +1,147 @@
+"""Remove words for good, and everything that was made from them: the only exception to append-only.
+
+An entry keeps its number, kind and place, so that what refers to it still holds, and loses what it
+said. What may repeat it goes with it: summaries that were written since, the notes of compactions,
+the checkpoint, excerpts of it in any session, and the same entries in forks.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from perdure.chat.messages import Entry, Kind, text_of
+from perdure.store import indexing
+from perdure.store.database import Database, as_text, now
+from perdure.store.journal import Instead
+
+
+def found(
+    cursor: sqlite3.Cursor, session: int, numbers: Collection[int], *, forks: bool = True
+) -> dict[int, set[int]]:
+    """Where these entries and excerpts of them stand: ids of sessions to numbers of entries."""
+    places: dict[int, set[int]] = {session: set(numbers)}
+    waiting = [session]
+    while waiting:
+        id = waiting.pop()
+        for other, more in (*_forks(cursor, id, places[id], forks), *_quotes(cursor, id, places[id])):
+            known = places.setdefault(other, set())
+            if not more <= known:
+                known |= more
+                waiting.append(other)
+    return places
+
+
+def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], instead: Instead) -> int:
+    """Forget entries of one session; how many summaries went with them."""
+    first = None
+    for number in sorted(numbers):
+        row = cursor.execute(
+            "SELECT id, seq, type, body, tokens, time FROM record WHERE session = ? AND seq = ?",
+            (session, number),
+        ).fetchone()
+        if row is None:
+            continue
+        id, seq, kind, body, tokens, time = row
+        first = first or id
+        message, fewer = instead(Entry(seq, Kind(kind), json.loads(body), tokens, time))
+        cursor.execute(
+            "UPDATE record SET body = ?, tokens = ?, forgotten = coalesce(forgotten, ?) WHERE id = ?",
+            (as_text(message), fewer, now(), id),
+        )
+    if first is None:
+        return 0
+    since = (session, first)
+    _change(cursor, since, "compaction", {"notes": None})
+    _change(cursor, since, "usage", {"prompt": None})
+    summaries = cursor.execute(
+        "DELETE FROM record WHERE session = ? AND id > ? AND type = 'summary' AND seq IS NULL", since
+    ).rowcount
+    cursor.execute("DELETE FROM checkpoint WHERE session = ?", (session,))
+    indexing.drop(cursor, session, numbers)
+    count(cursor, session)
+    return summaries
+
+
+def remove(cursor: sqlite3.Cursor, session: int, name: str) -> None:
+    """Remove a session whose entries the archive has no longer."""
+    cursor.execute("DELETE FROM checkpoint WHERE session = ?", (session,))
+    cursor.execute("DELETE FROM lease WHERE session = ?", (session,))
+    cursor.execute("DELETE FROM record WHERE session = ?", (session,))
+    cursor.execute("DELETE FROM session WHERE id = ?", (session,))
+    # Another session may get the name.
+    for id, body in cursor.execute("SELECT id, body FROM record WHERE type = 'session.forked'").fetchall():
+        if json.loads(body)["from"] == name:
+            cursor.execute(
+                "UPDATE record SET body = ? WHERE id = ?", (as_text({**json.loads(body), "from": None}), id)
+            )
+
+
+def count(cursor: sqlite3.Cursor, session: int) -> None:
+    """Count anew what is known of a session at a glance."""
+    cursor.execute(
+        "UPDATE session SET (entries, turns, size, newest, changed) ="
+        " (SELECT count(seq), count(CASE WHEN type = ? AND seq IS NOT NULL THEN 1 END),"
+        " coalesce(sum(length(body)), 0), coalesce(max(id), 0), coalesce(max(time), created)"
+        " FROM record WHERE record.session = session.id) WHERE id = ?",
+        (Kind.USER.value, session),
+    )
+    row = cursor.execute(
+        "SELECT body FROM record WHERE session = ? AND type = ? AND seq IS NOT NULL AND forgotten IS NULL"
+        " ORDER BY id DESC LIMIT 1",
+        (session, Kind.USER.value),
+    ).fetchone()
+    request = text_of(json.loads(row[0]))[:200].encode("utf-8", "replace").decode() if row else ""
+    cursor.execute("UPDATE session SET request = ? WHERE id = ?", (request, session))
+
+
+def leave_no_trace(database: Database) -> None:
+    """Make what was removed vanish from the file: from the index of words, which only marks it as gone, and
+    from the log that a write goes through first."""
+    with database.reading() as cursor:
+        cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('optimize')")
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _forks(
+    cursor: sqlite3.Cursor, session: int, numbers: Collection[int], wanted: bool
+) -> Iterator[tuple[int, set[int]]]:
+    """The same entries in sessions that were forked from this one, and in the one it was forked from."""
+    if not wanted:
+        return
+    (name,) = cursor.execute("SELECT name FROM session WHERE id = ?", (session,)).fetchone()
+    rows = cursor.execute("SELECT session, body FROM record WHERE type = 'session.forked'").fetchall()
+    for id, body in rows:
+        fork = json.loads(body)
+        shared = {number for number in numbers if number <= fork["at"]}
+        if shared and fork["from"] == name:
+            yield id, shared
+        elif shared and id == session and fork["from"]:
+            yield from ((origin, shared) for origin in _named(cursor, fork["from"]))
+
+
+def _quotes(cursor: sqlite3.Cursor, session: int, numbers: Collection[int]) -> Iterator[tuple[int, set[int]]]:
+    """Entries anywhere that are excerpts of these ones."""
+    (name,) = cursor.execute("SELECT name FROM session WHERE id = ?", (session,)).fetchone()
+    events = "SELECT session, after, body FROM record WHERE type = 'recall' AND seq IS NULL"
+    for id, excerpt, body in cursor.execute(events).fetchall():
+        if any(of == name and entry in numbers for of, entry in json.loads(body)["recalled"]):
+            yield id, {excerpt}
+
+
+def _named(cursor: sqlite3.Cursor, name: str) -> list[int]:
+    return [row[0] for row in cursor.execute("SELECT id FROM session WHERE name = ?", (name,))]
+
+
+def _change(cursor: sqlite3.Cursor, since: tuple[int, int], type: str, fields: dict[str, Any]) -> None:
+    """Set fields of the events of a type that a session has since a record."""
+    rows = cursor.execute(
+        "SELECT id, body FROM record WHERE session = ? AND id > ? AND type = ? AND seq IS NULL",
+        (*since, type),
+    ).fetchall()
+    cursor.executemany(
+        "UPDATE record SET body = ? WHERE id = ?",
+        ((as_text({**json.loads(body), **fields}), id) for id, body in rows),
+    )

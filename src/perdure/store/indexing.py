@@ -1,0 +1,182 @@
+"""Entries become passages with their words, in the transaction that writes them.
+
+What is derived here can be made anew: where entries were written before there was an archive, or where
+its form has changed, they are taken in when they are first looked for.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from perdure.chat.messages import Entry, Kind
+from perdure.memory.passages import searchable
+from perdure.memory.words import passages_of, words_of
+from perdure.store.database import Database
+
+#: The form of passages and words. Whoever changes how a text is cut or segmented counts it up.
+FORM = 1
+#: Bits of a passage's id that are its number in its session.
+NUMBER = 32
+#: Entries that are taken in at once, so that nobody waits long for the file.
+AT_ONCE = 200
+
+
+def ids_of(session: int) -> tuple[int, int]:
+    """The first and the last id that passages of a session can have."""
+    return session << NUMBER, (session + 1 << NUMBER) - 1
+
+
+def take_form(database: Database) -> None:
+    """Begin anew where the archive is of another form."""
+    with database.reading() as cursor:
+        if _form(cursor) == FORM:
+            return
+    with database.transaction() as cursor:
+        if _form(cursor) != FORM:
+            cursor.execute("DELETE FROM vector")
+            cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('delete-all')")
+            cursor.execute("DELETE FROM passage")
+            cursor.execute("UPDATE session SET indexed = 0, passages = 0, words = 0")
+            cursor.execute("UPDATE archive SET form = ?, dropped = dropped + 1", (FORM,))
+
+
+def index(cursor: sqlite3.Cursor, session: int, entries: Sequence[Entry]) -> None:
+    """Take in the entries that follow the last one that was."""
+    _, highest = ids_of(session)
+    query = "SELECT coalesce(max(id), ?) FROM passage WHERE id BETWEEN ? AND ?"
+    id = cursor.execute(query, (session << NUMBER, session << NUMBER, highest)).fetchone()[0]
+    rows, words = [], 0
+    for entry, tool in _with_tools(cursor, session, entries):
+        text = searchable(entry.kind, entry.message, tool)
+        for part, (start, stop) in enumerate(passages_of(text) if text.strip() else ()):
+            id += 1
+            found = words_of(text[start:stop])
+            words += len(found)
+            rows.append(
+                (id, entry.seq, part, entry.kind.value, entry.time, text[start:stop], " ".join(found))
+            )
+    cursor.executemany(
+        "INSERT INTO passage (id, seq, part, kind, time, text, words) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
+    )
+    cursor.executemany(
+        "INSERT INTO passage_words (rowid, words) VALUES (?, ?)", ((row[0], row[-1]) for row in rows)
+    )
+    cursor.execute(
+        "UPDATE session SET indexed = ?, passages = passages + ?, words = words + ? WHERE id = ?",
+        (entries[-1].seq if entries else 0, len(rows), words, session),
+    )
+
+
+def catch_up(database: Database, sessions: Iterable[int]) -> None:
+    """Take in what was written before there was an archive of today's form."""
+    for session in sessions:
+        while True:
+            with database.transaction() as cursor:
+                rows = cursor.execute(
+                    "SELECT seq, type, body, tokens, time, forgotten FROM record WHERE session = ?"
+                    " AND seq > (SELECT indexed FROM session WHERE id = ?) ORDER BY seq LIMIT ?",
+                    (session, session, AT_ONCE),
+                ).fetchall()
+                if not rows:
+                    break
+                gone = _undone(cursor, session)
+                kept = [row[:5] for row in rows if not row[5] and row[0] not in gone]
+                index(cursor, session, [_entry(*row) for row in kept])
+                cursor.execute("UPDATE session SET indexed = ? WHERE id = ?", (rows[-1][0], session))
+
+
+def drop(cursor: sqlite3.Cursor, session: int, numbers: Iterable[int]) -> None:
+    """Take entries out of the archive: their passages, words and vectors."""
+    chosen = frozenset(numbers)
+    query = "SELECT id, words, seq FROM passage WHERE id BETWEEN ? AND ?"
+    rows = cursor.execute(query, ids_of(session)).fetchall()
+    _drop(cursor, session, [row[:2] for row in rows if row[2] in chosen])
+
+
+def drop_all(cursor: sqlite3.Cursor, session: int) -> None:
+    """Take a whole session out of the archive."""
+    query = "SELECT id, words FROM passage WHERE id BETWEEN ? AND ?"
+    _drop(cursor, session, cursor.execute(query, ids_of(session)).fetchall())
+
+
+def copy(cursor: sqlite3.Cursor, old: int, new: int, last: int) -> None:
+    """The passages of a session up to entry ``last``, for another one that has the same entries."""
+    shift = (new - old) << NUMBER
+    first, highest = ids_of(old)
+    chosen = (first, highest, last)
+    cursor.execute(
+        "INSERT INTO passage SELECT id + ?, seq, part, kind, time, text, words, embedder FROM passage"
+        " WHERE id BETWEEN ? AND ? AND seq <= ?",
+        (shift, *chosen),
+    )
+    cursor.execute(
+        "INSERT INTO passage_words (rowid, words) SELECT id, words FROM passage WHERE id BETWEEN ? AND ?",
+        ids_of(new),
+    )
+    cursor.execute(
+        "INSERT INTO vector (passage, embedder, body)"
+        " SELECT passage + ?, embedder, body FROM vector WHERE passage IN"
+        " (SELECT id FROM passage WHERE id BETWEEN ? AND ? AND seq <= ?)",
+        (shift, *chosen),
+    )
+    cursor.execute(
+        "UPDATE session SET (passages, words) ="
+        " (SELECT count(*), coalesce(sum(length(words) - length(replace(words, ' ', '')) + 1), 0)"
+        " FROM passage WHERE id BETWEEN ? AND ?),"
+        " indexed = (SELECT min(indexed, ?) FROM session WHERE id = ?) WHERE id = ?",
+        (*ids_of(new), last, old, new),
+    )
+
+
+def _drop(cursor: sqlite3.Cursor, session: int, rows: Sequence[tuple[int, str]]) -> None:
+    cursor.executemany(
+        "INSERT INTO passage_words (passage_words, rowid, words) VALUES ('delete', ?, ?)", rows
+    )
+    cursor.executemany("DELETE FROM vector WHERE passage = ?", ((id,) for id, _ in rows))
+    cursor.executemany("DELETE FROM passage WHERE id = ?", ((id,) for id, _ in rows))
+    cursor.execute("UPDATE archive SET dropped = dropped + 1")
+    words = sum(len(row[1].split()) for row in rows)
+    cursor.execute(
+        "UPDATE session SET passages = passages - ?, words = words - ? WHERE id = ?",
+        (len(rows), words, session),
+    )
+
+
+def _with_tools(
+    cursor: sqlite3.Cursor, session: int, entries: Sequence[Entry]
+) -> Iterable[tuple[Entry, str]]:
+    """Each entry with the name of the tool whose result it is."""
+    names: dict[str, str] | None = None
+    for entry in entries:
+        if entry.kind is Kind.TOOL_CALL:
+            names = _names(entry.message)
+        elif entry.kind is Kind.TOOL_RESULT and names is None:
+            row = cursor.execute(
+                "SELECT body FROM record WHERE session = ? AND seq < ? AND type = ?"
+                " ORDER BY seq DESC LIMIT 1",
+                (session, entry.seq, Kind.TOOL_CALL.value),
+            ).fetchone()
+            names = _names(json.loads(row[0])) if row else {}
+        yield entry, (names or {}).get(entry.message.get("tool_call_id", ""), "")
+
+
+def _names(message: dict[str, object]) -> dict[str, str]:
+    calls = message.get("tool_calls")
+    return {call["id"]: call["function"]["name"] for call in calls} if isinstance(calls, list) else {}
+
+
+def _undone(cursor: sqlite3.Cursor, session: int) -> frozenset[int]:
+    """Numbers of the entries of turns that were taken back."""
+    rows = cursor.execute("SELECT body FROM record WHERE session = ? AND type = 'turn.undone'", (session,))
+    spans = (json.loads(row[0]) for row in rows)
+    return frozenset(number for span in spans for number in range(span["first"], span["last"] + 1))
+
+
+def _entry(seq: int, type: str, body: str, tokens: int, time: str) -> Entry:
+    return Entry(seq, Kind(type), json.loads(body), tokens, time)
+
+
+def _form(cursor: sqlite3.Cursor) -> int:
+    return int(cursor.execute("SELECT form FROM archive").fetchone()[0])

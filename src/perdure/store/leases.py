@@ -1,0 +1,82 @@
+"""Who has a session: one process at a time writes it, the others may read.
+
+A lease names the process that has it. It ends when it is given back, or when its holder is dead: on
+the same machine that is seen at once, of another one its heartbeat tells.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from perdure.store.database import now
+
+#: Seconds between two heartbeats, and after which a silent holder on another machine counts as dead.
+BEAT, DEAD = 10.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who has a session: a process of a machine, since when (UTC, ISO 8601)."""
+
+    token: str
+    machine: str
+    process: int
+    started: str
+    since: str
+    beat: float
+
+    @property
+    def alive(self) -> bool:
+        if self.machine == machine():
+            return started(self.process) == self.started
+        return time.time() - self.beat < DEAD
+
+
+def lease_of(cursor: sqlite3.Cursor, session: int) -> Lease | None:
+    """The lease that somebody has, alive or dead."""
+    row = cursor.execute(
+        "SELECT token, machine, process, started, since, beat FROM lease WHERE session = ?", (session,)
+    ).fetchone()
+    return Lease(*row) if row else None
+
+
+def take(cursor: sqlite3.Cursor, session: int, token: str) -> None:
+    """Write the lease as this process's."""
+    process = os.getpid()
+    row = (session, token, machine(), process, started(process), now(), time.time())
+    cursor.execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+
+@lru_cache
+def machine() -> str:
+    """The name of this machine; in a container, of the container, whose processes have other numbers."""
+    try:
+        inside = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        inside = ""
+    return f"{platform.node()} {inside}".strip()
+
+
+def started(process: int) -> str:
+    """When a process of this machine began, in its system's own count; empty where there is none."""
+    try:
+        # man 5 proc: the 22nd field; the second, the name in brackets, may hold anything.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except (FileNotFoundError, ProcessLookupError):
+        if Path("/proc/self/stat").exists():
+            return ""
+    except (OSError, IndexError):
+        pass
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return ""
+    except OSError:
+        pass
+    return "running"
