@@ -49,6 +49,7 @@ async def test_a_program_runs_a_turn_with_its_own_tool(tmp_path: Path) -> None:
         "calculator",
         "read_file",
         "bash",
+        "recall",
         "weather",
         "act",
     ]

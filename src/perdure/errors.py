@@ -17,6 +17,7 @@
     ├── StoreError                  the journal cannot be read or written         exit 1
     │   ├── StoreNewer              written by a newer perdure
     │   ├── SessionUnknown          no session of that name                       exit 2
+    │   ├── EntryUnknown            the session has no entry of that number       exit 2
     │   ├── SessionExists           a session of that name is there already       exit 2
     │   └── SessionHeld             another process is at work in it
     └── ToolError                   a tool call failed: the model reads it and tries otherwise
@@ -202,6 +203,16 @@ class SessionUnknown(StoreError):
     what = ("There is no session '{name}'.", "没有名为“{name}”的会话。")
     kept = ("", "")
     then = ("`perdure sessions list` shows those that exist.", "`perdure sessions list` 列出已有的会话。")
+
+
+class EntryUnknown(StoreError):
+    exit_code = 2
+    what = (
+        "The session '{name}' has no entry {number}; it has {count}.",
+        "会话“{name}”没有第 {number} 条记录；共有 {count} 条。",
+    )
+    kept = ("", "")
+    then = ("", "")
 
 
 class SessionExists(StoreError):

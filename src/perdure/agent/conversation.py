@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -36,7 +36,8 @@ CHECKPOINT = 3
 class Conversation:
     """The one writer of a session's journal. ``tools`` are those whose schemas each prompt carries;
     ``model`` is whose reports are learnt from; ``summarised``: a model writes the gist, else code does;
-    ``looking``: nothing is written, whatever is done."""
+    ``looking``: nothing is written, whatever is done; ``watch`` is shown each `usage` while the journal is
+    read, when all that came before it has been."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Conversation:
         model: str = "",
         summarised: bool = True,
         looking: bool = False,
+        watch: Callable[[Conversation, Recorded], None] | None = None,
     ) -> None:
         self.journal = journal
         self.session = session
@@ -58,6 +60,7 @@ class Conversation:
         self._counter = counter
         self._summarised = summarised
         self._looking = looking
+        self._watch = watch
         self._configured = budget
         #: Who teaches: another model, or another count of ours, is another matter.
         self._by = f"{model} by {counter.name}"
@@ -84,6 +87,11 @@ class Conversation:
     def memory(self) -> Memory:
         """What stands in the prompt, to be looked at; only this object changes it."""
         return self._memory
+
+    @property
+    def count(self) -> Callable[[str], int]:
+        """Tokens of a text."""
+        return self._counter.text
 
     @property
     def counts_exactly(self) -> bool:
@@ -114,11 +122,20 @@ class Conversation:
         events: list[NewEvent] = [] if recalled is None else [("recall", {"recalled": list(recalled)})]
         return self.add_all([(kind, message)], events)[0]
 
-    def used(self, purpose: str, usage: Usage, **about: Any) -> None:
+    def used(self, purpose: str, usage: Usage) -> None:
         """Journal what a call of a model took, and which prompt it was sent where that was the conversation's
-        own. ``about``: model, seconds, cost."""
-        prompt = digest(self._memory) if purpose == "think" else None
-        self._record("usage", {"purpose": purpose, **asdict(usage), **about, "prompt": prompt})
+        own."""
+        own = {"model": self.model, "prompt": digest(self._memory)} if purpose == "think" else {}
+        self._record("usage", {"purpose": purpose, **asdict(usage), **own})
+
+    def ask(self, request: str, excerpt: str = "", recalled: Sequence[tuple[str, int]] = ()) -> Entry:
+        """Journal a person's request; with an excerpt of what was said before, this stands before it."""
+        asked = (Kind.USER, {"role": "user", "content": request})
+        if not excerpt:
+            return self.add_all([asked])[-1]
+        shown = (Kind.RECALL, {"role": "user", "content": excerpt})
+        # The event says by its place which entry holds the excerpts, so that comes right behind it.
+        return self.add_all([shown, asked], [("recall", {"recalled": list(recalled), "before": 1})])[-1]
 
     def add_all(
         self, messages: Sequence[tuple[Kind, Message]], events: Sequence[NewEvent] = ()
@@ -236,6 +253,8 @@ class Conversation:
         #: What the session's models have taught in it, by who taught it.
         self._taught: dict[str, Learnt] = {}
         self._pairing = Pairing()
+        #: The notes are not those of the journal, but made anew.
+        self._renewed = False
         #: Summaries that failed since one was taken, and compactions since the last that failed.
         self.failed_summaries, self.compactions_since_failure = 0, 0
         #: Up to which entry the journal has the counts of another counter.
@@ -269,6 +288,9 @@ class Conversation:
         if opened != self._opened:
             self._record("session.opened", opened)
         self._opened = opened
+        if self._renewed:
+            # Something in them was forgotten; from now on they stand as they are.
+            self._record("notes", {"notes": self._memory.notes})
         self._settle()
         if state and (undone or not fits):
             self._keep_checkpoint()
@@ -303,9 +325,16 @@ class Conversation:
                 self._opened = record.body
                 self._memory.summarised = record.body.get("summarised", self._summarised)
             case "compaction":
+                self._renewed = record.body.get("notes", "") is None
                 self._memory.apply(Trimmed.from_json(record.body))
                 self.compactions_since_failure += 1
+            case "notes":
+                self._renewed = False
+                self._memory.take_notes(record.body["notes"])
+            case "usage" if self._watch:
+                self._watch(self, record)
             case "summary":
+                self._renewed = False
                 self._memory.apply(Summary.from_json(record.body))
                 self.failed_summaries = 0
             case "summary.failed":
@@ -421,6 +450,10 @@ def digest(memory: Memory) -> str:
     """What tells one prompt from another: of its messages, before they take an endpoint's form."""
     sent = json.dumps(memory.unformed(), ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(sent.encode("ascii")).hexdigest()
+
+
+def said(text: str) -> Message:
+    return {"role": "user", "content": text}
 
 
 def result_message(id: str, text: str) -> Message:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -17,7 +17,7 @@ from typing import TypeVar
 import anyio
 
 from perdure.agent.acting import Acting
-from perdure.agent.conversation import Conversation, result_message
+from perdure.agent.conversation import Conversation, result_message, said
 from perdure.agent.prompts import (
     ANSWER_CUT,
     ANSWERS_LIMITED,
@@ -39,6 +39,7 @@ from perdure.agent.prompts import (
     WENT_IN_CIRCLES,
     WINDOW_LEARNT,
 )
+from perdure.agent.recalling import Excerpt, Recollection
 from perdure.agent.repeats import Repeats
 from perdure.agent.summarizing import FAILURES, REST, UNREAD, Summarizer, compacted
 from perdure.agent.truncation import cut_to
@@ -47,6 +48,7 @@ from perdure.chat.events import (
     ErrorRaised,
     Event,
     Notice,
+    Recalled,
     RunFinished,
     RunStarted,
     StateChanged,
@@ -57,7 +59,8 @@ from perdure.chat.events import (
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Kind
 from perdure.chat.tokens import Usage
-from perdure.errors import ContextOverflow, EndpointError, PerdureError, Words
+from perdure.errors import ContextOverflow, EndpointError, PerdureError, PromptOverflow, StoreError, Words
+from perdure.memory.passages import RECALL
 from perdure.models.client import ModelClient, ModelRequest, Purpose, Reply, Retrying, Text
 from perdure.tools.contract import Outcome
 
@@ -107,7 +110,8 @@ class Limits:
 class Loop:
     """One turn of a conversation. ``emit`` gets every event as it happens and must not raise.
     ``summarizer`` writes the gist (without one, code does); ``background``: while the model works, for
-    the next compaction."""
+    the next compaction; ``recollection`` brings what is no longer in view, with ``recalls`` by itself
+    as well."""
 
     model: ModelClient
     acting: Acting
@@ -116,6 +120,8 @@ class Loop:
     emit: Callable[[Event], None]
     summarizer: Summarizer | None = None
     background: bool = False
+    recollection: Recollection | None = None
+    recalls: bool = True
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -145,7 +151,7 @@ class Loop:
     async def _turn(self, task: str, began: float) -> Finish:
         step: Next = Think()
         try:
-            self.conversation.add(Kind.USER, {"role": "user", "content": task})
+            await self._ask(task)
             with anyio.move_on_after(self.limits.seconds):
                 while not isinstance(step, Finish):
                     self._tell(StateChanged(state=step.state, step=self.steps))
@@ -160,6 +166,34 @@ class Loop:
             raise
         return step
 
+    async def _ask(self, task: str) -> None:
+        """Journal the request, with what belongs to it of what is no longer in view."""
+        try:
+            excerpt = await self._recalled(task)
+        except anyio.get_cancelled_exc_class():
+            self.conversation.ask(task)
+            raise
+        if excerpt is None:
+            self.conversation.ask(task)
+            return
+        self.conversation.ask(task, excerpt.text, excerpt.recalled)
+        self._tell(Recalled(entries=excerpt.recalled, text=excerpt.text, tokens=excerpt.tokens))
+
+    async def _recalled(self, task: str) -> Excerpt | None:
+        """An excerpt that fits beside the request. Where room must be made for both, that happens first, so
+        that what is in view is known when it is chosen."""
+        if self.recollection is None or not self.recalls:
+            return None
+        excerpt = await self.recollection.for_request(task)
+        if excerpt is None:
+            return None
+        ahead = sum(self.model.counter.message(said(text)) for text in (task, excerpt.text))
+        try:
+            made_room = await self._compact(ahead)
+        except PromptOverflow:
+            return None
+        return await self.recollection.for_request(task) if made_room else excerpt
+
     async def _think(self) -> Next:
         if self.steps >= self.limits.steps:
             return Finish("limit", reason=say(STEP_LIMIT, self._lang, steps=self.steps))
@@ -172,14 +206,22 @@ class Loop:
             return Act(reply)
         if not reply.content.strip():
             return self._mistaken(EMPTY_REPLIES, EMPTY)
-        self.conversation.add(Kind.ASSISTANT, reply.as_message())
+        try:
+            self.conversation.add(Kind.ASSISTANT, reply.as_message())
+        except StoreError as error:
+            # What can't be kept can still be read.
+            self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
+            return Finish("failed", reply.content, error.say(self._lang), type(error).__name__)
         if reply.cut:
             self._tell(Notice(code="answer.cut", text=say(ANSWER_CUT, self._lang)))
         return Finish("answered", reply.content)
 
     async def _act(self, reply: Reply) -> Next:
         def keep(call: ToolCall, outcome: Outcome) -> None:
-            self.conversation.add(Kind.TOOL_RESULT, result_message(call.id, outcome.text))
+            recalled = None
+            if self.recollection and call.name == RECALL:
+                recalled = self.recollection.quoted(call.arguments, outcome.text)
+            self.conversation.add(Kind.TOOL_RESULT, result_message(call.id, outcome.text), recalled=recalled)
 
         outcomes = await self.acting.run(reply.calls, cut=reply.cut, emit=self._tell, keep=keep)
         self._repeats.after((call, outcome.text) for call, outcome in zip(reply.calls, outcomes, strict=True))
@@ -278,18 +320,20 @@ class Loop:
             return room if self.conversation.answers_limited else None
         return min(wished, room)
 
-    async def _compact(self) -> None:
+    async def _compact(self, ahead: int = 0) -> bool:
         """First trim, which is certain, then summarise, which is best effort; both before the next call
-        of the model, so that the prompt's beginning changes once."""
+        of the model, so that the prompt's beginning changes once. ``ahead``: tokens that are to fit besides.
+        True where it did something."""
         self.conversation.take_form(self.model.form)
         beside = self.summarizer if self.background else None
-        event = await compacted(self.conversation, None if beside else self.summarizer)
+        event = await compacted(self.conversation, None if beside else self.summarizer, ahead=ahead)
         if event is None:
-            return
+            return False
         self._tell(event)
         self._heard(event.usage, event.refused, taken=bool(event.model))
         if beside and not self._summarizing:
             self._beside.start_soon(self._summarize_beside, beside)
+        return True
 
     async def _summarize_beside(self, summarizer: Summarizer) -> None:
         self._summarizing = True
@@ -316,6 +360,8 @@ class Loop:
 
     def _used(self, purpose: Purpose, usage: Usage) -> None:
         self.usages[purpose] = self.usages.get(purpose, Usage()) + usage
+        with suppress(StoreError):  # what can't be written is told by the next message, which must be
+            self.conversation.used(purpose, usage)
         self._tell(UsageReported(purpose=purpose, usage=usage))
 
     def _mistaken(self, reason: Words, reminder: Words | None = None) -> Next:

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.agent.conversation import Conversation
 from perdure.chat.estimate import estimated_tokens
-from perdure.chat.tokens import ENCODINGS, TextCounter, counter_for
+from perdure.chat.tokens import ENCODINGS, TextCounter, TokenCounter, counter_for
 from perdure.memory.budget import Budget
 from perdure.memory.gist import rendered
 from perdure.store.journal import Journal, Recorded
@@ -70,9 +70,7 @@ def overview(journal: Journal, session: str) -> Overview:
         if record.type == "session.opened":
             opened = record.body
         _noted(compactions, record)
-    # Its name makes the stored counts valid; it counts only the notes and what stands shortened itself.
-    name = str(opened.get("counter", "estimate"))
-    counter = counter_for(name) if name in ENCODINGS else TextCounter(name, estimated_tokens)
+    counter = counter_of_session(opened)
     budget = Budget.of(opened.get("window", 8192), opened.get("output"))
     conversation = Conversation(
         journal,
@@ -108,6 +106,13 @@ def overview(journal: Journal, session: str) -> Overview:
         notes=memory.notes,
         compactions=compactions,
     )
+
+
+def counter_of_session(opened: Mapping[str, Any]) -> TokenCounter:
+    """The counter that a session was opened with last. Its name makes the stored counts valid; it counts
+    only the notes and what stands shortened itself."""
+    name = str(opened.get("counter", "estimate"))
+    return counter_for(name) if name in ENCODINGS else TextCounter(name, estimated_tokens)
 
 
 def _noted(compactions: list[PastCompaction], record: Recorded) -> None:

@@ -87,12 +87,13 @@ class Summarizer:
 
 
 async def compacted(
-    conversation: Conversation, summarizer: Summarizer | None, *, force: bool = False
+    conversation: Conversation, summarizer: Summarizer | None, *, force: bool = False, ahead: int = 0
 ) -> Compacted | None:
     """Trim, which is certain, then summarise, which is best effort; None where nothing had to be done.
-    ``force``: down to the low water mark, or at least a summary of what waits for one."""
+    ``force``: down to the low water mark, or at least a summary of what waits for one; ``ahead``: tokens
+    that are to fit besides."""
     before = conversation.tokens
-    trimmed = conversation.compact(force=force)
+    trimmed = conversation.compact(force=force, ahead=ahead)
     if trimmed is None and not (force and summarizer and conversation.memory.record.pending):
         return None
     written = await summarizer.run(conversation) if summarizer else Summarized("")

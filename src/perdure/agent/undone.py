@@ -41,10 +41,18 @@ def standing(records: Iterable[Entry | Recorded]) -> Standing:
     dropped: set[int] = set()
     compactions: list[list[int]] = []
     turns: list[_Turn] = []
+    excerpt: tuple[int, int] | None = None
     for index, record in enumerate(records):
         if isinstance(record, Entry):
             if record.kind is Kind.USER:
                 turns.append(_Turn(record.seq))
+                if excerpt and turns[:-1]:
+                    # What was recalled for a request stands right before it.
+                    turns[-2].places.remove(excerpt[1])
+                if excerpt:
+                    turns[-1].first = excerpt[0]
+                    turns[-1].places.append(excerpt[1])
+            excerpt = (record.seq, index) if record.kind is Kind.RECALL else None
             if turns:
                 turns[-1].last = record.seq
                 turns[-1].places.append(index)

@@ -108,6 +108,17 @@ class Compacted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recalled(Event):
+    """An excerpt of what is no longer in view was placed before the request: session and number of each
+    entry in it, its text, and its tokens."""
+
+    type = "recall"
+    entries: Sequence[tuple[str, int]]
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class UsageReported(Event):
     type = "usage"
     purpose: str

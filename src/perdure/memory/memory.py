@@ -34,7 +34,7 @@ from perdure.memory.growth import LOW_WATER, Growth
 from perdure.memory.literals import Shape, literals_of
 from perdure.memory.loading import beginning_of, loading
 from perdure.memory.notes import Shares, as_request, frame_tokens, gist_alone
-from perdure.memory.ranges import Ranges, merged
+from perdure.memory.ranges import Ranges, joined, merged
 from perdure.memory.record import Record
 from perdure.memory.window import Compaction, Window
 
@@ -130,6 +130,16 @@ class Memory:
     def entries(self) -> Sequence[Entry]:
         """The entries that stand in the window, oldest first; shortened ones as they stand there."""
         return self._window.entries
+
+    @property
+    def shown(self) -> Ranges:
+        """The entries that the window shows whole."""
+        return joined((), (entry.seq for entry in self._window.entries if entry.seq not in self._window.kept))
+
+    @property
+    def hides(self) -> bool:
+        """Something has left the window, or stands shortened in it."""
+        return bool(self._record.left or self._window.kept)
 
     @property
     def newest(self) -> int:
@@ -391,8 +401,12 @@ class Memory:
         else:
             self._record = change.record or self._summarised(change.lines, change.covered)
         notes = change.notes
-        self._notes = self._notes_on(self._record, self._window, self._shares) if notes is None else notes
-        self._notes_tokens = self.counter.message(_notes(self._notes)) if self._notes else 0
+        self.take_notes(self._notes_on(self._record, self._window, self._shares) if notes is None else notes)
+
+    def take_notes(self, notes: str) -> None:
+        """Set the notes as they stood, where they were made anew after something was forgotten."""
+        self._notes = notes
+        self._notes_tokens = self.counter.message(_notes(notes)) if notes else 0
 
     def as_json(self) -> dict[str, Any]:
         """The state as a checkpoint; with the entries that stand in the window, `restore` gives it back."""
@@ -421,8 +435,7 @@ class Memory:
         self._last, self._record = state["last"], Record.from_json(state["record"])
         self._shares, self._growth = Shares(*state["shares"]), Growth(*state["growth"])
         self._fresh, self._window.answered = state["fresh"], state["answered"]
-        self._notes = state["notes"]
-        self._notes_tokens = self.counter.message(_notes(self._notes)) if self._notes else 0
+        self.take_notes(state["notes"])
 
     def _remember(self, number: int, kind: Kind, text: str) -> None:
         """Who asked for what, and which answer there was."""

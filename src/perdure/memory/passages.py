@@ -78,10 +78,13 @@ RECALL = "recall"
 
 def searchable(kind: Kind, message: Message, tool: str = "") -> str:
     """What of an entry is searched, as one text; empty where nothing is. ``tool``: whose result it is."""
-    if kind not in SEARCHED or tool == RECALL:
-        return ""
+    return "" if kind not in SEARCHED or tool == RECALL else whole_text(message, RECALL)
+
+
+def whole_text(message: Message, but: str = "") -> str:
+    """All that a message says, its calls included, but for those of one tool."""
     calls = (call["function"] for call in message.get("tool_calls") or ())
-    asked = (f"{call['name']} {_readable(call['arguments'])}" for call in calls if call["name"] != RECALL)
+    asked = (f"{call['name']} {_readable(call['arguments'])}" for call in calls if call["name"] != but)
     return sendable("\n".join(part for part in (text_of(message), *asked) if part.strip()))
 
 

@@ -191,7 +191,7 @@ def _oldest(removable: Sequence[Block], tokens: dict[int, int], target: int) -> 
 
 def _newest(every: Sequence[Block]) -> int:
     """Number of the newest block that isn't the agent's own bookkeeping."""
-    own = {Kind.NOTICE, Kind.FEEDBACK}
+    own = {Kind.NOTICE, Kind.FEEDBACK, Kind.RECALL}
     return next((block.first for block in reversed(every) if block.kind not in own), every[-1].first)
 
 

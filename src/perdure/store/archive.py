@@ -7,19 +7,17 @@ embedder; until then a passage is found by its words alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from perdure.config import Reach
 from perdure.memory.passages import Pool, Query
 from perdure.memory.ranges import Ranges
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
-
-#: How far a search goes: this session, all sessions of its workspace, all sessions.
-Reach = Literal["session", "project", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +36,6 @@ class Archive(Protocol):
 
     def pool(self, query: Query, scope: Scope) -> Pool:
         """The passages that are nearest to the query by words and by meaning, with their neighbours."""
-        ...
-
-    def holding(self, words: Sequence[str], scope: Scope) -> list[tuple[str, int]]:
-        """Session and number of each entry in one passage of which all these words stand, in order."""
         ...
 
     def without_vector(self, embedder: str, limit: int) -> list[tuple[int, str]]:

@@ -127,8 +127,9 @@ def _quotes(cursor: sqlite3.Cursor, session: int, numbers: Collection[int]) -> I
     (name,) = cursor.execute("SELECT name FROM session WHERE id = ?", (session,)).fetchone()
     events = "SELECT session, after, body FROM record WHERE type = 'recall' AND seq IS NULL"
     for id, excerpt, body in cursor.execute(events).fetchall():
-        if any(of == name and entry in numbers for of, entry in json.loads(body)["recalled"]):
-            yield id, {excerpt}
+        recall = json.loads(body)
+        if any(of == name and entry in numbers for of, entry in recall["recalled"]):
+            yield id, {excerpt - recall.get("before", 0)}
 
 
 def _named(cursor: sqlite3.Cursor, name: str) -> list[int]:

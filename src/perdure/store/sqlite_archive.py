@@ -75,26 +75,6 @@ class SqliteArchive:
         corpus = Corpus(where.passages, length, holding, likeness)
         return Pool(passages, vectors, numpy.isin(ids, chosen), corpus)
 
-    def holding(self, words: Sequence[str], scope: Scope) -> list[tuple[str, int]]:
-        self._catch_up(scope)
-        if not words:
-            return []
-        wanted = " AND ".join(map(_quoted, dict.fromkeys(words)))
-        with self._database.reading() as cursor:
-            where = self._where(cursor, scope)
-            found: dict[tuple[str, int], None] = {}
-            for first, last in where.spans:
-                rows = cursor.execute(
-                    "SELECT p.id, s.name, p.seq FROM passage_words w JOIN passage p ON p.id = w.rowid"
-                    " JOIN session s ON s.id = p.id >> 32 WHERE passage_words MATCH ?"
-                    " AND w.rowid BETWEEN ? AND ? ORDER BY w.rowid",
-                    (wanted, first, last),
-                )
-                for id, name, seq in rows:
-                    if where.sessions is None or id >> indexing.NUMBER in where.sessions:
-                        found[name, seq] = None
-        return list(found)
-
     def without_vector(self, embedder: str, limit: int) -> list[tuple[int, str]]:
         with suppress(StoreError):
             indexing.catch_up(self._database, self._behind(None))

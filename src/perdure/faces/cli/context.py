@@ -14,8 +14,8 @@ from perdure.app import Agent
 from perdure.chat.language import Language, say
 from perdure.errors import Words
 from perdure.faces.cli.run import settings_from
-from perdure.faces.cli.sessions import json_line
-from perdure.faces.cli.terminal import language_of_person, printable
+from perdure.faces.cli.spans import as_spans, in_spans
+from perdure.faces.cli.terminal import json_line, language_of_person, printable
 
 if TYPE_CHECKING:
     from perdure.agent.overview import Overview, PastCompaction
@@ -136,7 +136,7 @@ def _told(overview: Overview, lang: Language) -> list[str]:
             share = parts[name] / overview.window
             lines.append(f"  {letter} {parts[name]:>9,} {share:>5.0%}  {say(words, lang)}")
     if overview.left:
-        lines.append(say(LEFT, lang, left=_spans(overview.left)))
+        lines.append(say(LEFT, lang, left=as_spans(overview.left)))
     if overview.pending:
         lines.append(say(PENDING, lang, pending=overview.pending))
     if overview.compactions:
@@ -185,10 +185,4 @@ def _done(event: Compacted, lang: Language, *, preview: bool) -> list[str]:
 
 
 def _ranges(numbers: Sequence[int], lang: Language) -> str:
-    from perdure.memory.ranges import joined
-
-    return _spans(joined((), numbers)) or say(NO_ENTRIES, lang)
-
-
-def _spans(ranges: Sequence[tuple[int, int]]) -> str:
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return in_spans(numbers) or say(NO_ENTRIES, lang)

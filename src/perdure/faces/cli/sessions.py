@@ -1,24 +1,61 @@
-"""`perdure sessions`: what is kept, and what was said."""
+"""`perdure sessions`: what is kept, looked at, copied, taken back and removed."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from contextlib import closing
-from typing import Any
+from pathlib import Path
 
-from perdure.app import open_journal
+from perdure.app import Sessions, new_session_name
+from perdure.chat.language import say
 from perdure.chat.messages import Entry, text_of
-from perdure.errors import SessionUnknown
+from perdure.errors import ConfigError, Words
+from perdure.faces.cli.asking import sure
 from perdure.faces.cli.run import settings_from
-from perdure.faces.cli.terminal import printable
+from perdure.faces.cli.spans import span_of
+from perdure.faces.cli.terminal import json_line, language_of_person, one_line, printable
+
+IMPORTED: Words = (
+    "{entries} entries from {file} ({form}) are now the session {session}",
+    "来自 {file}（{form}）的 {entries} 条记录已成为会话 {session}",
+)
+DAMAGED: Words = (
+    "line {line}: {what}; its bytes are kept in the session",
+    "第 {line} 行：{what}；原字节已存入会话",
+)
+REPAIRED: Words = ("message {at}: {what}", "第 {at} 条消息：{what}")
+FORKED: Words = ("{new} goes on from entry {at} of {session}", "{new} 从 {session} 的第 {at} 条记录继续")
+UNDONE: Words = (
+    "taken back: entries {first}-{last}; what tools did stays done",
+    "已撤销：第 {first}-{last} 条记录；工具做过的事不会撤销",
+)
+NOTHING_TO_UNDO: Words = ("there is no turn to take back", "没有可撤销的回合")
+REMOVE: Words = (
+    "Remove the session {session} with its {entries} entries for good?",
+    "要永久删除会话 {session} 及其 {entries} 条记录吗？",
+)
+REMOVED: Words = ("removed: {session}, {entries} entries", "已删除：{session}，{entries} 条记录")
+SAME: Words = ("{same} prompts replayed, all the same byte for byte", "重放了 {same} 个提示，逐字节相同")
+DIFFERENT: Words = (
+    "{different} of {all} prompts come out otherwise than they were sent: those after entries {after}",
+    "{all} 个提示中有 {different} 个与发送时不同：在第 {after} 条记录之后",
+)
+UNKNOWN: Words = (
+    "{unknown} can't be compared: sent by an older perdure, or something in them was forgotten",
+    "{unknown} 个无法比较：由旧版本发送，或其中有内容已被忘记",
+)
+LISTED: Words = (
+    "{name}  {changed}  {turns} turns, {entries} entries, {size}  {request}",
+    "{name}  {changed}  {turns} 个回合，{entries} 条记录，{size}  {request}",
+)
 
 
 def list_sessions(arguments: argparse.Namespace) -> int:
     """All sessions, the one that changed last first."""
-    with closing(open_journal(settings_from(arguments).store)) as journal:
-        for each in journal.sessions():
+    settings = settings_from(arguments)
+    lang = language_of_person(settings.lang)
+    with Sessions(settings) as sessions:
+        for each in sessions.journal.sessions():
             if arguments.json:
                 json_line(
                     {
@@ -27,24 +64,154 @@ def list_sessions(arguments: argparse.Namespace) -> int:
                         "changed": each.changed,
                         "entries": each.entries,
                         "turns": each.turns,
+                        "size": each.size,
+                        "request": each.request,
+                        "workspace": each.workspace,
                     }
                 )
-            else:
-                print(
-                    f"{printable(each.name)}  {each.changed[:19]}  {each.turns} turns, {each.entries} entries"
-                )
+                continue
+            facts = {
+                "name": printable(each.name),
+                "changed": each.changed[:16].replace("T", " "),
+                "turns": each.turns,
+                "entries": each.entries,
+                "size": _size(each.size),
+                "request": one_line(each.request, 60),
+            }
+            print(say(LISTED, lang, **facts).rstrip())
     return 0
 
 
 def show_session(arguments: argparse.Namespace) -> int:
-    """The messages of a session, in order, whole."""
-    with closing(open_journal(settings_from(arguments).store)) as journal:
-        if not journal.exists(arguments.name):
-            raise SessionUnknown(name=arguments.name)
-        for record in journal.records(arguments.name):
+    """The messages of a session, in order, whole; or some of them."""
+    with Sessions(settings_from(arguments)) as sessions:
+        name = sessions.existing(arguments.name)
+        if arguments.entries is not None:
+            first, last = span_of(arguments.entries, name, sessions.count(name))
+            for entry in sessions.journal.entries(name, range(first, last + 1)):
+                _show(entry, as_json=arguments.json)
+            return 0
+        for record in sessions.journal.records(name):
             if isinstance(record, Entry):
                 _show(record, as_json=arguments.json)
     return 0
+
+
+def export_session(arguments: argparse.Namespace) -> int:
+    """A session as a text of its own, on stdout or in a file."""
+    from perdure.faces import export
+
+    settings = settings_from(arguments)
+    lang = language_of_person(settings.lang)
+    with Sessions(settings) as sessions:
+        records = list(sessions.journal.records(sessions.existing(arguments.name)))
+    if arguments.format == "jsonl":
+        pieces = export.as_jsonl(records, arguments.name, raw=arguments.raw)
+    elif arguments.format == "html":
+        pieces = export.as_html(records, arguments.name, raw=arguments.raw, lang=lang)
+    else:
+        pieces = export.as_markdown(records, arguments.name, raw=arguments.raw, lang=lang)
+    whole = (piece.encode("utf-8", "backslashreplace") for piece in pieces)
+    if arguments.output is None:
+        sys.stdout.buffer.writelines(whole)
+        sys.stdout.buffer.flush()
+        return 0
+    try:
+        with Path(arguments.output).open("xb") as file:
+            file.writelines(whole)
+    except OSError as error:
+        raise ConfigError(f"{arguments.output} can't be written: {error.strerror}") from error
+    return 0
+
+
+def import_session(arguments: argparse.Namespace) -> int:
+    """A new session from a file, of this program or of another."""
+    from perdure.chat.foreign import read_history
+
+    settings = settings_from(arguments)
+    lang = language_of_person(settings.lang)
+    try:
+        data = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{arguments.file} can't be read: {error.strerror}") from error
+    history = read_history(data, arguments.file)
+    with Sessions(settings) as sessions:
+        imported = sessions.import_history(history, arguments.session or new_session_name())
+    for damage in history.damages:
+        print(printable(say(DAMAGED, lang, line=damage.line, what=damage.say(lang))), file=sys.stderr)
+    for left_out in history.left_out:
+        print(printable(left_out.say(lang)), file=sys.stderr)
+    for repair in imported.repairs:
+        print(printable(say(REPAIRED, lang, at=repair.at + 1, what=repair.what)), file=sys.stderr)
+    if arguments.json:
+        json_line(
+            {
+                "session": imported.session,
+                "entries": imported.entries,
+                "form": history.form,
+                "damages": [{"line": each.line, "what": each.say("en")} for each in history.damages],
+                "left_out": [each.say("en") for each in history.left_out],
+                "repairs": [{"message": each.at + 1, "what": each.what} for each in imported.repairs],
+            }
+        )
+        return 0
+    facts = {"entries": imported.entries, "file": arguments.file, "form": history.form}
+    print(printable(say(IMPORTED, lang, session=imported.session, **facts)))
+    return 0
+
+
+def fork_session(arguments: argparse.Namespace) -> int:
+    """A session of its own that goes on from an entry of another."""
+    settings = settings_from(arguments)
+    new = arguments.session or new_session_name()
+    with Sessions(settings) as sessions:
+        at = sessions.fork(arguments.name, new, arguments.at)
+    print(printable(say(FORKED, language_of_person(settings.lang), new=new, at=at, session=arguments.name)))
+    return 0
+
+
+def undo_turn(arguments: argparse.Namespace) -> int:
+    """The last turn of a session no longer counts."""
+    settings = settings_from(arguments)
+    lang = language_of_person(settings.lang)
+    with Sessions(settings) as sessions:
+        turn = sessions.undo_turn(arguments.name)
+    print(say(UNDONE, lang, first=turn[0], last=turn[1]) if turn else say(NOTHING_TO_UNDO, lang))
+    return 0
+
+
+def remove_session(arguments: argparse.Namespace) -> int:
+    """A session is removed for good, after a question."""
+    settings = settings_from(arguments)
+    lang = language_of_person(settings.lang)
+    with Sessions(settings) as sessions:
+        name = sessions.existing(arguments.name)
+        entries = sessions.count(name)
+        if not sure(say(REMOVE, lang, session=name, entries=entries), yes=arguments.yes, lang=lang):
+            return 1
+        sessions.remove(name)
+    print(printable(say(REMOVED, lang, session=name, entries=entries)))
+    return 0
+
+
+def verify_session(arguments: argparse.Namespace) -> int:
+    """Whether the journal gives the prompts that were sent. 1 where it doesn't."""
+    settings = settings_from(arguments)
+    lang = language_of_person(settings.lang)
+    with Sessions(settings) as sessions:
+        found = sessions.verify(arguments.name)
+    if arguments.json:
+        json_line({"same": found.same, "different": list(found.different), "unknown": found.unknown})
+        return 1 if found.different else 0
+    if found.different:
+        after = ", ".join(map(str, found.different))
+        count = len(found.different)
+        print(say(DIFFERENT, lang, different=count, all=found.same + count, after=after))
+    else:
+        print(say(SAME, lang, same=found.same))
+    if found.unknown:
+        print(say(UNKNOWN, lang, unknown=found.unknown))
+    return 1 if found.different else 0
 
 
 def _show(entry: Entry, *, as_json: bool) -> None:
@@ -66,7 +233,11 @@ def _show(entry: Entry, *, as_json: bool) -> None:
         print(printable(f"{call['function']['name']} {call['function']['arguments']}"))
 
 
-def json_line(value: dict[str, Any]) -> None:
-    """Write one JSON object as a line of UTF-8."""
-    line = json.dumps(value, ensure_ascii=False)
-    sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace") + b"\n")
+def _size(characters: int) -> str:
+    """Bytes as people read them."""
+    size = float(characters)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 10 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
+from typing import Any
 
 from perdure.chat.language import Language
 
@@ -35,6 +37,12 @@ def one_line(text: str, width: int = 100) -> str:
     """The text on one line of at most ``width`` characters."""
     flat = " ".join(printable(text).split())
     return flat if len(flat) <= width else f"{flat[: width - 1]}…"
+
+
+def json_line(value: dict[str, Any] | list[dict[str, Any]]) -> None:
+    """Write one JSON value as a line of UTF-8."""
+    line = json.dumps(value, ensure_ascii=False)
+    sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def discard_output() -> None:

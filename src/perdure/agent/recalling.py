@@ -1,0 +1,208 @@
+"""Recall: what was said before and is no longer in view, found again and placed where it is needed.
+
+It costs nothing where it fails: without an embedder words alone are searched, and a search that can't
+be made places nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from perdure.agent.conversation import Conversation
+from perdure.chat.encodings import sendable
+from perdure.chat.language import Language
+from perdure.chat.messages import Kind, Message
+from perdure.config import Reach
+from perdure.errors import PerdureError
+from perdure.memory.excerpts import excerpt, frame_tokens, tokens_of_line
+from perdure.memory.passages import Passage, Pool, Query
+from perdure.memory.ranking import Scored, ranked, relevant, within
+from perdure.memory.words import words_of
+from perdure.models.embedder import Embedder
+from perdure.store.archive import Archive, Scope
+
+#: Characters of a text that are looked for; of a longer one, the beginning and the end.
+LOOKED_FOR = 2_000
+#: Share of the budget that an excerpt may have: of one that comes by itself, and of one asked for.
+AUTOMATIC_SHARE, ASKED_SHARE = 0.1, 0.2
+#: Seconds that a turn waits for its excerpt.
+PATIENCE = 5.0
+#: Seconds before the first texts are embedded, so that a turn begins undisturbed, and between two looks.
+BEHIND = 1.0
+#: Texts that are embedded at once, behind the work.
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Passages as a text for the model, and how many tokens that has."""
+
+    passages: Sequence[Passage]
+    text: str
+    tokens: int
+
+    @property
+    def recalled(self) -> list[tuple[str, int]]:
+        """Session and entry of each."""
+        return list(dict.fromkeys((each.session, each.entry) for each in self.passages))
+
+
+class Recaller:
+    """Searches the archive. Blocking; threads may share it."""
+
+    def __init__(self, archive: Archive, embedder: Embedder | None) -> None:
+        self.archive = archive
+        self.embedder = embedder
+        self._embedding = threading.Lock()
+
+    def search(self, text: str, scope: Scope) -> list[Scored]:
+        """What is nearest to the text, best first. Raises `StoreError`."""
+        return self._found(text, scope)[2]
+
+    def excerpt(
+        self,
+        text: str,
+        scope: Scope,
+        *,
+        limit: int,
+        count: Callable[[str], int],
+        lang: Language,
+        about: bool = True,
+    ) -> Excerpt | None:
+        """An excerpt of at most ``limit`` tokens of what is nearest to the text, and with ``about`` only of
+        what is about it; None where nothing is, or where it can't be searched."""
+        room = limit - frame_tokens(count, lang)
+        if room <= 0:
+            return None
+        try:
+            query, pool, scored = self._found(text, scope)
+        except PerdureError:
+            return None
+        if about:
+            scored = relevant(query, pool, scored)
+        chosen = within(scored, room, tokens_of_line(scope.session, lang, count))
+        if not chosen:
+            return None
+        shown = sendable(excerpt(chosen, scope.session, lang, asked=not about)).replace("\x00", "\u2400")
+        return Excerpt(chosen, shown, count(shown))
+
+    def embed_some(self) -> int:
+        """Give the newest passages that have none a vector; how many there were, 0 where all have one or
+        there is no embedder. Raises `PerdureError`."""
+        if self.embedder is None:
+            return 0
+        with self._embedding:
+            waiting = self.archive.without_vector(self.embedder.name, AT_ONCE)
+            if waiting:
+                vectors = self.embedder.embed([text for _, text in waiting])
+                ids = (id for id, _ in waiting)
+                self.archive.keep_vectors(self.embedder.name, dict(zip(ids, vectors, strict=True)))
+        return len(waiting)
+
+    def _found(self, text: str, scope: Scope) -> tuple[Query, Pool, list[Scored]]:
+        query = self._query(text)
+        pool = self.archive.pool(query, scope)
+        return query, pool, ranked(query, pool)
+
+    def _query(self, text: str) -> Query:
+        if len(text) > LOOKED_FOR:
+            text = f"{text[: LOOKED_FOR // 2]}\n{text[-LOOKED_FOR // 2 :]}"
+        query = Query(text, tuple(words_of(text)))
+        if self.embedder is None or not text.strip():
+            return query
+        try:
+            (vector,) = self.embedder.embed([text], asking=True)
+        except PerdureError:
+            return query
+        return replace(query, vector=vector, embedder=self.embedder.name)
+
+
+class Recollection:
+    """Recall in one conversation: what comes by itself with a request, and what the tool `recall` asks."""
+
+    def __init__(self, recaller: Recaller, reach: Reach = "session") -> None:
+        self._recaller = recaller
+        self._reach: Reach = reach
+        self._conversation: Conversation | None = None
+        self._quoted: dict[str, list[tuple[str, int]]] = {}
+
+    def begin(self, conversation: Conversation) -> None:
+        """Serve this conversation."""
+        self._conversation = conversation
+
+    async def for_request(self, request: str) -> Excerpt | None:
+        """What belongs to a new request and isn't in view; None where nothing does."""
+        conversation = self._of()
+        if self._reach == "session" and not conversation.memory.hides:
+            return None
+        limit = int(conversation.budget.tokens * AUTOMATIC_SHARE)
+        with anyio.move_on_after(PATIENCE):
+            scope = Scope(conversation.session, self._reach, hidden=conversation.memory.shown)
+            return await self._excerpt(request, scope, limit, about=True)
+        return None
+
+    async def find(self, query: str, first: int | None, last: int | None) -> str:
+        """As `perdure.tools.recall.Recollection.find`."""
+        conversation = self._of()
+        memory = conversation.memory
+        # The turn's own words are no find.
+        asked = max((entry.seq for entry in memory.entries if entry.kind is Kind.USER), default=memory.newest)
+        between = (first or 1, last or max(asked - 1, 1)) if first or last else None
+        scope = Scope(conversation.session, self._reach, between, hidden=((asked, memory.newest),))
+        limit = int(conversation.budget.tokens * ASKED_SHARE)
+        found = await self._excerpt(query, scope, limit, about=False)
+        if found is None:
+            return ""
+        self._quoted[found.text] = found.recalled
+        return found.text
+
+    async def read(self, entry: int) -> Message | None:
+        """As `perdure.tools.recall.Recollection.read`."""
+        conversation = self._of()
+        found = conversation.journal.entries(conversation.session, [entry])
+        return found[0].message if found else None
+
+    def quoted(self, arguments: str, text: str) -> Sequence[tuple[str, int]]:
+        """Session and entry of each excerpt in a result of the tool."""
+        if text in self._quoted:
+            return self._quoted.pop(text)
+        try:
+            asked: Any = json.loads(arguments)
+            return [(self._of().session, int(asked["entry"]))]
+        except (ValueError, KeyError, TypeError):
+            return ()
+
+    async def _excerpt(self, text: str, scope: Scope, limit: int, *, about: bool) -> Excerpt | None:
+        conversation = self._of()
+        return await anyio.to_thread.run_sync(
+            lambda: self._recaller.excerpt(
+                text, scope, limit=limit, count=conversation.count, lang=conversation.lang, about=about
+            ),
+            abandon_on_cancel=True,
+        )
+
+    def _of(self) -> Conversation:
+        if self._conversation is None:
+            raise RuntimeError("begin() comes first")
+        return self._conversation
+
+
+async def embed_behind(recaller: Recaller | None) -> None:
+    """Give every passage its vector while something else goes on, until it is cancelled. Must not raise."""
+    if recaller is None or recaller.embedder is None:
+        return
+    await anyio.sleep(BEHIND)
+    while True:
+        try:
+            done = await anyio.to_thread.run_sync(recaller.embed_some, abandon_on_cancel=True)
+        except Exception:  # words alone are searched then, and another run may do better
+            return
+        if not done:
+            await anyio.sleep(BEHIND)

@@ -1,0 +1,168 @@
+"""Which model, which journal, which archive and which tools those are that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from perdure.config import Settings
+from perdure.errors import ConfigError, EndpointError
+
+if TYPE_CHECKING:
+    from perdure.models.client import ModelClient
+    from perdure.models.embedder import Embedder
+    from perdure.store.archive import Archive
+    from perdure.store.journal import Journal
+    from perdure.tools.contract import Tool
+
+
+def built_in_tools(settings: Settings) -> list[Tool]:
+    """The tools every agent has."""
+    from perdure.tools.bash import bash_tool
+    from perdure.tools.calculator import calculator
+    from perdure.tools.files import read_file_tool
+
+    return [calculator, read_file_tool(settings.workspace), bash_tool(settings.workspace)]
+
+
+async def open_model(settings: Settings) -> ModelClient:
+    """The model that the settings name: an endpoint's, or the embedded one where none is set.
+
+    Raises `ConfigError` where no model is named and the endpoint has several, and
+    `EmbeddedModelMissing` where the embedded model isn't installed.
+    """
+    if settings.base_url is None:
+        return await _open_embedded(settings)
+    from perdure.chat.tokens import counter_for
+    from perdure.models.catalog import counter_of, window_of_model
+    from perdure.models.endpoint import EndpointClient, window_of
+
+    def client(model: str, window: int | None) -> ModelClient:
+        endpoint = EndpointClient(
+            settings.base_url or "",
+            model,
+            counter=counter_of(model, reasoning=settings.replay_reasoning),
+            api_key=settings.api_key,
+            context_window=settings.context_window or window,
+            connect_timeout=settings.connect_timeout,
+            idle_timeout=settings.idle_timeout,
+            replay_reasoning=settings.replay_reasoning,
+        )
+        if settings.tool_calls == "native":
+            return endpoint
+        from perdure.models.embedder import SentenceEncoder
+        from perdure.models.small import SmallModelClient
+
+        return SmallModelClient(endpoint, SentenceEncoder())
+
+    if settings.model and settings.context_window:
+        return client(settings.model, None)
+    asking = EndpointClient(
+        settings.base_url,
+        settings.model or "",
+        counter=counter_for(None),
+        api_key=settings.api_key,
+        connect_timeout=settings.connect_timeout,
+        idle_timeout=settings.connect_timeout,
+    )
+    try:
+        listed = {str(each.get("id")): each for each in await asking.listed()}
+    except EndpointError as error:
+        if settings.model is None:
+            raise ConfigError(f"no model is named, and none could be asked for: {error.say('en')}") from error
+        # The turn itself will meet the same, with the request journaled and its retries.
+        listed = {}
+    finally:
+        await asking.aclose()
+    model = settings.model or _only(listed, settings.base_url)
+    window = window_of(listed[model]) if model in listed else None
+    if window is None and not settings.context_window:
+        window = await anyio.to_thread.run_sync(window_of_model, model, settings.base_url)
+    return client(model, window)
+
+
+def _only(listed: Mapping[str, object], base_url: str) -> str:
+    """The one model that an endpoint has."""
+    if len(listed) == 1:
+        return next(iter(listed))
+    several = f" ({base_url} has {', '.join(list(listed)[:8])})" if listed else ""
+    raise ConfigError(f"name a model with --model{several}")
+
+
+async def _open_embedded(settings: Settings) -> ModelClient:
+    from perdure.models.embedded import MODEL, WINDOW, EmbeddedServer, as_small_talk
+    from perdure.models.embedder import SentenceEncoder
+    from perdure.models.endpoint import EndpointClient
+    from perdure.models.small import SmallModelClient
+
+    if settings.model not in {None, "embedded", MODEL}:
+        raise ConfigError(
+            f"the model {settings.model!r} needs an endpoint: name it with --base-url or OPENAI_BASE_URL"
+        )
+    server = await anyio.to_thread.run_sync(EmbeddedServer)
+    inner = EndpointClient(
+        server.base_url,
+        MODEL,
+        counter=server.counter,
+        api_key=server.api_key,
+        context_window=min(settings.context_window or WINDOW, WINDOW),
+        connect_timeout=settings.connect_timeout,
+        idle_timeout=settings.idle_timeout,
+    )
+    return SmallModelClient(inner, SentenceEncoder(), talk=as_small_talk, on_close=server.stop)
+
+
+def open_journal(store: str | None) -> Journal:
+    """The journal at ``store``: a path, `sqlite:///relative/path`, `sqlite:////absolute/path`, or the
+    user's data folder."""
+    from perdure.store.sqlite import SqliteJournal
+
+    return SqliteJournal(path_of(store))
+
+
+def open_archive(journal: Journal) -> Archive | None:
+    """The archive of what a journal holds; None where it has none."""
+    from perdure.store.sqlite import SqliteJournal
+    from perdure.store.sqlite_archive import SqliteArchive
+
+    return SqliteArchive(journal.path) if isinstance(journal, SqliteJournal) else None
+
+
+def open_embedder(settings: Settings) -> Embedder | None:
+    """What gives texts their vectors; None where words alone are searched. Raises `ConfigError` where it
+    can't be had."""
+    from perdure.models.embedder import embedder_named
+
+    return embedder_named(settings.embedder, base_url=settings.base_url, api_key=settings.api_key)
+
+
+def path_of(store: str | None) -> Path:
+    """Where a store's file lies. Raises `ConfigError` for what is no path and no such URL."""
+    if store is None:
+        from platformdirs import user_data_path
+
+        return user_data_path("perdure", appauthor=False) / "sessions.db"
+    scheme, colon, rest = store.partition("://")
+    if not colon:
+        return Path(store).expanduser()
+    if scheme != "sqlite":
+        raise ConfigError(f"a store must be a path or sqlite:///path, not {store!r}")
+    return Path(rest.removeprefix("/") if not rest.startswith("//") else rest[1:]).expanduser()
+
+
+def config_folder() -> Path:
+    """Where the user's own `perdure.toml` lies."""
+    from platformdirs import user_config_path
+
+    return user_config_path("perdure", appauthor=False)
+
+
+def new_session_name() -> str:
+    """A name that sorts by time and that two processes don't both choose."""
+    import secrets
+
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"

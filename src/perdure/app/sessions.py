@@ -1,0 +1,233 @@
+"""The sessions of a store: searched, copied, taken back, imported, forgotten. No model is asked."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from perdure.app.opening import open_archive, open_embedder, open_journal
+from perdure.config import Settings
+from perdure.errors import EntryUnknown, PerdureError, SessionExists, SessionUnknown, StoreError
+
+if TYPE_CHECKING:
+    from perdure.agent.recalling import Recaller
+    from perdure.agent.verifying import Verified
+    from perdure.chat.foreign import History
+    from perdure.chat.repair import Repair
+    from perdure.memory.ranking import Scored
+    from perdure.models.embedder import Embedder
+    from perdure.store.archive import Archive
+    from perdure.store.journal import Forgotten, Journal, NewEntry, SessionSummary
+
+#: Seconds that a search from outside a run waits until what has no vector yet gets one.
+CATCHING_UP = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of a file: the session, how many entries it has, and what was mended."""
+
+    session: str
+    entries: int
+    history: History
+    repairs: Sequence[Repair]
+
+
+class Sessions:
+    """``journal`` and ``archive`` take the place of those that the settings name; only what is opened here is
+    closed. All calls that name a session raise `SessionUnknown` where it isn't, and those that write
+    `SessionHeld` where another process has it."""
+
+    def __init__(
+        self, settings: Settings, *, journal: Journal | None = None, archive: Archive | None = None
+    ) -> None:
+        self.settings = settings
+        self._given = (journal, archive)
+        self._journal, self._archive = self._given
+        self._recaller: Recaller | None = None
+        self._embedder: Embedder | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what was opened. A later call opens it anew."""
+        journal, archive = self._given
+        for mine, given in ((self._journal, journal), (self._archive, archive)):
+            if mine is not None and mine is not given:
+                mine.close()
+        if self._embedder is not None:
+            self._embedder.close()
+        self._journal, self._archive = self._given
+        self._recaller = self._embedder = None
+
+    @property
+    def journal(self) -> Journal:
+        if self._journal is None:
+            self._journal = open_journal(self.settings.store)
+        return self._journal
+
+    @property
+    def archive(self) -> Archive | None:
+        if self._archive is None:
+            self._archive = open_archive(self.journal)
+        return self._archive
+
+    @property
+    def recaller(self) -> Recaller | None:
+        """Who searches the archive; None where there is none."""
+        if self._recaller is None and (archive := self.archive) is not None:
+            from perdure.agent.recalling import Recaller
+
+            self._embedder = open_embedder(self.settings)
+            self._recaller = Recaller(archive, self._embedder)
+        return self._recaller
+
+    @contextmanager
+    def held(self, session: str) -> Iterator[None]:
+        """Have a session: nobody else writes it meanwhile."""
+        self.journal.hold(session)
+        try:
+            yield
+        finally:
+            self.journal.release(session)
+
+    def existing(self, session: str) -> str:
+        if not self.journal.exists(session):
+            raise SessionUnknown(name=session)
+        return session
+
+    def count(self, session: str) -> int:
+        """How many entries a session has."""
+        return next((each.entries for each in self.journal.sessions() if each.name == session), 0)
+
+    def newest(self) -> SessionSummary | None:
+        """The session of this workspace that changed last."""
+        workspace = str(self.settings.workspace)
+        return next((each for each in self.journal.sessions() if each.workspace == workspace), None)
+
+    def recall(self, session: str, query: str, limit: int = 10) -> list[Scored]:
+        """What in the archive is nearest to a query, best first, one passage an entry."""
+        from perdure.store.archive import Scope
+
+        self.existing(session)
+        recaller = self.recaller
+        if recaller is None:
+            return []
+        self.catch_up()
+        found: dict[tuple[str, int], Scored] = {}
+        for each in recaller.search(query, Scope(session, self.settings.memory)):
+            found.setdefault((each.passage.session, each.passage.entry), each)
+        return list(found.values())[:limit]
+
+    def catch_up(self, seconds: float = CATCHING_UP) -> None:
+        """Give passages that have none a vector, for so long at most. What can't be embedded is found by its
+        words alone."""
+        end = time.monotonic() + seconds
+        with suppress(PerdureError):
+            while self.recaller is not None and time.monotonic() < end and self.recaller.embed_some():
+                pass
+
+    def undo_turn(self, session: str) -> tuple[int, int] | None:
+        """Take a session's last turn back: its first and last entry, or None where there is none. What tools
+        did stays done; the entries can still be read, and are neither searched nor sent any more."""
+        from perdure.agent.undone import standing
+
+        with self.held(self.existing(session)):
+            turn = standing(self.journal.records(session)).turn
+            if turn:
+                self.journal.record(session, "turn.undone", {"first": turn[0], "last": turn[1]})
+        return turn
+
+    def fork(self, session: str, new: str, at: int | None = None) -> int:
+        """A session of its own with everything up to entry ``at`` (by default the last one), which is handed
+        back. Raises `SessionExists`, and `EntryUnknown` where there is no such entry."""
+        count = self.count(self.existing(session))
+        at = count if at is None else at
+        if not 1 <= at <= count:
+            raise EntryUnknown(name=session, number=at, count=count)
+        self.journal.fork(session, new, at)
+        return at
+
+    def holding(self, session: str, query: str) -> list[int]:
+        """Numbers of the entries in which all words of the query stand, whoever said them."""
+        from perdure.chat.messages import Entry
+        from perdure.memory.passages import whole_text
+        from perdure.memory.words import words_of
+
+        wanted = set(words_of(query))
+        entries = (each for each in self.journal.records(self.existing(session)) if isinstance(each, Entry))
+        return [each.seq for each in entries if wanted and wanted <= set(words_of(whole_text(each.message)))]
+
+    def forget(self, session: str, numbers: Sequence[int]) -> Forgotten:
+        """Remove the words of entries for good, and all that was made from them."""
+        from perdure.agent.forgetting import blanked
+
+        return self.journal.forget(session, numbers, blanked)
+
+    def remove(self, session: str) -> Forgotten:
+        """Remove a session for good."""
+        from perdure.agent.forgetting import blanked
+
+        return self.journal.remove(session, blanked)
+
+    def verify(self, session: str) -> Verified:
+        """Whether a session's journal gives the prompts that were sent, byte for byte."""
+        from perdure.agent.verifying import verified
+
+        return verified(self.journal, self.existing(session))
+
+    def import_history(self, history: History, session: str) -> Imported:
+        """A new session from a conversation of elsewhere, mended where it must be. Damaged records are kept
+        in it as they were. Raises `SessionExists`."""
+        from perdure.agent.prompts import SYSTEM
+        from perdure.chat.language import language_of, say
+        from perdure.chat.messages import Kind, text_of
+        from perdure.chat.tokens import counter_for
+
+        if self.journal.exists(session):
+            raise SessionExists(name=session)
+        mended, repairs = history.mended()
+        asked = next((text_of(message) for kind, message, _ in mended if kind is Kind.USER), "")
+        lang = history.settings.get("lang") or language_of(asked)
+        workspace = str(self.settings.workspace)
+        usual = say(SYSTEM, lang, workspace=workspace, date=datetime.now(UTC).date())
+        system = history.settings.get("system") or usual
+        counter = counter_for(None)
+        entries: list[NewEntry] = [
+            (kind, message, counter.message(message), time) for kind, message, time in mended
+        ]
+        about = {
+            "form": history.form,
+            "damages": len(history.damages),
+            "repairs": [each.what for each in repairs],
+        }
+        damages = [
+            {"line": each.line, "bytes": base64.b64encode(each.raw).decode()} for each in history.damages
+        ]
+        self.journal.create(session, {"system": system, "lang": lang, "workspace": workspace})
+        try:
+            self.journal.append(
+                session,
+                entries,
+                [("session.imported", about), *(("import.damage", each) for each in damages)],
+            )
+        except StoreError:
+            with suppress(StoreError):
+                self.remove(session)
+            raise
+        return Imported(session, len(entries), history, repairs)

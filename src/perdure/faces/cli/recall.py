@@ -1,0 +1,110 @@
+"""`perdure recall` and `perdure forget`: look something up in the archive, or remove it for good."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from perdure.app import Sessions
+from perdure.chat.language import say
+from perdure.errors import ConfigError, Words
+from perdure.faces.cli.asking import sure
+from perdure.faces.cli.run import settings_from
+from perdure.faces.cli.spans import in_spans, span_of
+from perdure.faces.cli.terminal import json_line, language_of_person, one_line, printable
+from perdure.memory.excerpts import line
+
+NOTHING: Words = ("nothing is found", "没有找到")
+NONE_HOLDS: Words = ("no entry holds all of these words", "没有同时包含这些词的记录")
+FORGET: Words = (
+    "Forget these {count} entries of {session} for good?",
+    "要永久忘记 {session} 的这 {count} 条记录吗？",
+)
+FORGET_ALL: Words = (
+    "Forget the whole session {session}, {count} entries, for good?",
+    "要永久忘记整个会话 {session}（{count} 条记录）吗？",
+)
+FORGOTTEN: Words = ("forgotten in {session}: entries {entries}", "已在 {session} 中忘记：第 {entries} 条记录")
+SUMMARIES: Words = (
+    "removed with them: {summaries} summaries, and all notes that were made since",
+    "随之删除：{summaries} 份摘要，以及此后生成的所有笔记",
+)
+
+
+def recall(arguments: argparse.Namespace) -> int:
+    """What in the archive is nearest to a query, best first."""
+    settings = settings_from(arguments)
+    lang = language_of_person(settings.lang)
+    if not arguments.query.strip():
+        raise ConfigError("the query is empty")
+    with Sessions(settings) as sessions:
+        found = sessions.recall(arguments.name, arguments.query, arguments.limit)
+    if arguments.json:
+        hits = [
+            {
+                "entry": each.passage.entry,
+                "score": round(each.score, 4),
+                "text": each.passage.text,
+                "session": each.passage.session,
+                "kind": each.passage.kind.value,
+                "time": each.passage.time,
+            }
+            for each in found
+        ]
+        json_line(hits)
+        return 0
+    if not found:
+        print(say(NOTHING, lang))
+    for each in found:
+        print(printable(line(each.passage, arguments.name, lang)))
+    return 0
+
+
+def forget(arguments: argparse.Namespace) -> int:
+    """Entries, or a whole session, are removed for good, after a question; what was, is said."""
+    settings = settings_from(arguments)
+    lang = language_of_person(settings.lang)
+    with Sessions(settings) as sessions:
+        name = sessions.existing(arguments.name)
+        count = sessions.count(name)
+        whole = arguments.entries is None and arguments.query is None
+        numbers = range(1, count + 1) if whole else _chosen(sessions, arguments, count)
+        if not numbers:
+            print(say(NONE_HOLDS, lang))
+            return 1
+        if not whole:
+            _preview(sessions, name, numbers)
+        question = say(FORGET_ALL if whole else FORGET, lang, session=name, count=len(numbers))
+        if not sure(question, yes=arguments.yes, lang=lang):
+            return 1
+        gone = sessions.remove(name) if whole else sessions.forget(name, numbers)
+    if arguments.json:
+        forgotten = {session: list(entries) for session, entries in gone.entries.items()}
+        json_line({"forgotten": forgotten, "summaries": gone.summaries})
+        return 0
+    for session, entries in gone.entries.items():
+        print(printable(say(FORGOTTEN, lang, session=session, entries=in_spans(entries))))
+    if gone.summaries:
+        print(say(SUMMARIES, lang, summaries=gone.summaries))
+    return 0
+
+
+def _chosen(sessions: Sessions, arguments: argparse.Namespace, count: int) -> Sequence[int]:
+    """The entries that are to be forgotten: those of a range, those that hold words, or those that both
+    name."""
+    chosen = set(range(1, count + 1))
+    if arguments.entries is not None:
+        first, last = span_of(arguments.entries, arguments.name, count)
+        chosen &= set(range(first, last + 1))
+    if arguments.query is not None:
+        chosen &= set(sessions.holding(arguments.name, arguments.query))
+    return sorted(chosen)
+
+
+def _preview(sessions: Sessions, session: str, numbers: Sequence[int]) -> None:
+    from perdure.chat.messages import text_of
+
+    for entry in sessions.journal.entries(session, numbers[:20]):
+        print(printable(f"  {entry.seq} {entry.kind.value}: {one_line(text_of(entry.message), 90)}"))
+    if len(numbers) > 20:
+        print(f"  ... {len(numbers) - 20}")
