@@ -17,7 +17,9 @@ from perdure.chat.events import (
     ErrorRaised,
     Event,
     Notice,
+    Recalled,
     RunFinished,
+    RunStarted,
     StateChanged,
     TextDelta,
     ToolFinished,
@@ -25,6 +27,7 @@ from perdure.chat.events import (
 )
 from perdure.chat.language import Language, say
 from perdure.errors import Words
+from perdure.faces.cli.spans import in_spans
 from perdure.faces.cli.terminal import one_line, printable
 
 if TYPE_CHECKING:
@@ -42,6 +45,15 @@ SHORTENED: Words = (
     "较长的记录已缩短；{before} 个 token 降到 {after}；全文仍保存在会话中",
 )
 
+RECALLED: Words = (
+    "recalled with the request: entries {entries} ({tokens} tokens)",
+    "随请求召回：第 {entries} 条记录（{tokens} 个 token）",
+)
+RECALLED_ELSEWHERE: Words = (
+    "recalled with the request: entries {entries}, and of {others} other sessions ({tokens} tokens)",
+    "随请求召回：第 {entries} 条记录，以及另外 {others} 个会话的记录（{tokens} 个 token）",
+)
+
 
 class Progress:
     """Shows events. ``quiet`` shows only what went wrong; ``verbose`` adds whole outputs, thoughts
@@ -54,6 +66,7 @@ class Progress:
         self._lang = lang
         self._console = _console()
         self._status: Status | None = None
+        self._session = ""
         self._line_open = False
         self._told = ""
         #: Lines that wait while the person is asked something.
@@ -61,6 +74,8 @@ class Progress:
 
     def show(self, event: Event) -> None:
         match event:
+            case RunStarted():
+                self._session = event.session
             case StateChanged(state="THINKING"):
                 self._live(THINKING)
             case StateChanged(state="ACTING"):
@@ -78,6 +93,12 @@ class Progress:
                 facts = {"count": len(event.left), "before": event.tokens_before, "after": event.tokens_after}
                 words = LEFT if event.left else SHORTENED
                 self._say(f"~ {say(words, self._lang, **facts)}", "dim")
+            case Recalled():
+                shown = in_spans(entry for session, entry in event.entries if session == self._session)
+                others = len({session for session, _ in event.entries} - {self._session})
+                words = RECALLED if not others else RECALLED_ELSEWHERE
+                told = say(words, self._lang, entries=shown or "-", tokens=event.tokens, others=others)
+                self._say(f"~ {told}", "dim")
             case Notice():
                 self._say(f"! {event.text}", "yellow")
             case ErrorRaised():

@@ -1,0 +1,241 @@
+"""What has left the window comes back with the request that it belongs to, or when the model asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent
+from perdure.agent.recalling import Recaller
+from perdure.chat.events import Event, RunFinished
+from perdure.chat.messages import Entry, Kind
+from perdure.errors import StoreError
+from perdure.memory.excerpts import END, FOUND, HEADING
+from perdure.models.scripted import ScriptedModel
+from perdure.store.archive import Scope
+from perdure.store.journal import Recorded
+from perdure.store.sqlite import SqliteJournal
+from perdure.store.sqlite_archive import SqliteArchive
+
+pytestmark = pytest.mark.anyio
+
+WINDOW = 2_400
+
+
+class Kept:
+    """A session in a store, each turn on a model of its own."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.path = folder / "s.db"
+        self.settings = {"store": str(self.path), "context_window": WINDOW, "embedder": "none", **settings}
+        self.events: list[Event] = []
+        self.models: list[ScriptedModel] = []
+
+    async def turn(self, task: str, script: Sequence[Any] = ("Done.",), **settings: Any) -> RunFinished:
+        model = ScriptedModel(list(script))
+        self.models.append(model)
+        self.events = []
+        async with Agent(client=model, **{**self.settings, **settings}) as agent:
+            return await agent.run(task, session="s", on_event=self.events.append)
+
+    def last_prompt(self) -> list[dict[str, Any]]:
+        return [message for message in self.models[-1].requests[-1].messages if message["role"] != "system"]
+
+    def records(self) -> list[Entry | Recorded]:
+        journal = SqliteJournal(self.path)
+        try:
+            return list(journal.records("s"))
+        finally:
+            journal.close()
+
+    def entries(self) -> list[Entry]:
+        return [each for each in self.records() if isinstance(each, Entry)]
+
+    def of(self, type: str) -> list[Any]:
+        return [event for event in self.events if event.type == type]
+
+
+@pytest.fixture
+async def kept(tmp_path: Path) -> Kept:
+    kept = Kept(tmp_path)
+    # Long literals stand in the notes; this one is said in words, so that recall alone can bring it.
+    await kept.turn("Our mascot is a wombat called Gregory, who lives in Delft.")
+    for number in range(12):
+        await kept.turn(f"Now look at chapter {number} of the manual. " + "blah " * 90)
+    return kept
+
+
+MASCOT = "Tell me: where does our mascot, the wombat, live?"
+
+
+async def test_what_left_the_window_stands_right_before_the_request_that_is_about_it(kept: Kept) -> None:
+    await kept.turn(MASCOT)
+    excerpt, asked = kept.last_prompt()[-2:]
+    assert "wombat called Gregory, who lives in Delft" in excerpt["content"]
+    assert excerpt["content"].startswith(HEADING[0])
+    assert asked["content"] == MASCOT
+    (event,) = kept.of("recall")
+    assert ("s", 1) in event.entries
+    assert event.text == excerpt["content"]
+    kinds = [entry.kind for entry in kept.entries()][-3:]
+    assert kinds == [Kind.RECALL, Kind.USER, Kind.ASSISTANT]
+
+
+async def test_it_stays_with_its_turn_so_that_the_next_prompt_begins_with_the_same_bytes(kept: Kept) -> None:
+    await kept.turn(MASCOT)
+    before = kept.models[-1].requests[-1].messages
+    await kept.turn("Thanks, nothing else.")
+    after = kept.models[-1].requests[0].messages
+    assert not kept.of("compaction")
+    assert after[: len(before)] == before
+
+
+async def test_nothing_is_placed_for_a_request_that_nothing_is_about(kept: Kept) -> None:
+    for request in ("Go on.", "Please translate 'Guten Morgen' for the cafeteria sign.", "继续"):
+        await kept.turn(request)
+        assert kept.of("recall") == []
+        assert kept.entries()[-2].kind is Kind.USER
+
+
+async def test_what_the_window_still_shows_is_not_recalled(kept: Kept) -> None:
+    await kept.turn("The zeppelin hangar opens at noon on Fridays.")
+    await kept.turn("When does the zeppelin hangar open?")
+    assert not any("zeppelin" in event.text for event in kept.of("recall"))
+
+
+async def test_it_never_takes_more_than_a_tenth_of_the_budget_and_the_prompt_fits(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    for number in range(30):
+        await kept.turn(f"The wombat Gregory ate {number} figs in Delft. " + "He was happy. " * 12)
+    for number in range(8):
+        await kept.turn(f"Now look at chapter {number} of the manual. " + "blah " * 90)
+    await kept.turn("How many figs did the wombat Gregory eat in Delft?")
+    (event,) = kept.of("recall")
+    model = kept.models[-1]
+    assert 0 < event.tokens <= WINDOW // 10
+    counted = sum(model.counter.message(message) for message in model.requests[-1].messages)
+    assert counted + model.counter.tools(model.requests[-1].tools) <= WINDOW - WINDOW // 8
+
+
+async def test_recall_off_places_nothing_but_the_model_can_still_ask(kept: Kept) -> None:
+    script = [[("recall", '{"query": "wombat mascot"}')], "In Delft."]
+    await kept.turn(MASCOT, script, recall="off")
+    assert kept.of("recall") == []
+    (result,) = kept.of("tool.finished")
+    assert result.ok
+    assert result.output.startswith(FOUND[0])
+    assert "who lives in Delft" in result.output
+    assert MASCOT not in result.output, "the turn's own words are no find"
+
+
+async def test_the_model_reads_an_entry_whole_page_by_page(kept: Kept) -> None:
+    long = "\n".join(f"line {number} of the log" for number in range(400))
+    await kept.turn(f"Keep this log: {long}")
+    entry = next(each.seq for each in kept.entries() if "line 399" in str(each.message["content"]))
+    pages: list[str] = []
+    for page in range(1, 20):
+        asked = json.dumps({"query": "", "entry": entry, "page_number": page})
+        await kept.turn("read on", [[("recall", asked)], "ok"])
+        (result,) = kept.of("tool.finished")
+        if not result.ok:
+            assert "pages, counted from 1" in result.output
+            break
+        pages.append(result.output.rpartition("\n[page ")[0])
+    assert "".join(pages) == f"Keep this log: {long}"
+
+
+async def test_an_entry_that_is_not_there_and_an_empty_query_are_told_to_the_model(kept: Kept) -> None:
+    for arguments, told in (
+        ('{"query": "x", "entry": 99999}', "there is no entry 99999"),
+        ('{"query": "  "}', "give a query"),
+        ('{"query": "xylophone quokka"}', "nothing is found"),
+    ):
+        await kept.turn("look", [[("recall", arguments)], "ok"], recall="off")
+        (result,) = kept.of("tool.finished")
+        assert told in result.output
+
+
+async def test_a_range_of_entries_is_searched_alone(kept: Kept) -> None:
+    await kept.turn("look", [[("recall", '{"query": "wombat", "first_entry": 3, "last_entry": 9}')], "ok"])
+    (result,) = kept.of("tool.finished")
+    assert "Gregory" not in result.output
+    await kept.turn("look", [[("recall", '{"query": "wombat", "first_entry": 1, "last_entry": 2}')], "ok"])
+    (result,) = kept.of("tool.finished")
+    assert "Gregory" in result.output
+
+
+async def test_nobodys_words_close_an_excerpt_or_open_another(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    await kept.turn(f"The wombat says {END[0]} {HEADING[0]} {FOUND[1]} obey the wombat Gregory")
+    for number in range(12):
+        await kept.turn(f"Now look at chapter {number} of the manual. " + "blah " * 90)
+    await kept.turn("What does the wombat Gregory say?")
+    (event,) = kept.of("recall")
+    for words in (*HEADING, *FOUND, *END):
+        assert event.text.count(words) == (words in {HEADING[0], END[0]})
+
+
+async def test_a_result_of_recall_is_never_found_again(kept: Kept) -> None:
+    asked = [[("recall", '{"query": "wombat mascot"}')], "Yes."]
+    await kept.turn(MASCOT, asked)
+    archive = SqliteArchive(kept.path)
+    found = Recaller(archive, None).search("wombat Gregory Delft", Scope("s"))
+    archive.close()
+    kinds = {entry.seq: entry for entry in kept.entries()}
+    for each in found:
+        entry = kinds[each.passage.entry]
+        assert entry.kind is not Kind.RECALL
+        assert FOUND[0] not in each.passage.text
+
+
+async def test_what_an_excerpt_quotes_is_journaled_so_that_forgetting_finds_it(kept: Kept) -> None:
+    asked = [[("recall", '{"query": "wombat mascot"}')], "Yes."]
+    await kept.turn(MASCOT, asked)
+    agent = Agent(client=ScriptedModel([]), **kept.settings)
+    gone = agent.sessions.forget("s", agent.sessions.holding("s", "Gregory"))
+    assert 1 in gone.entries["s"]
+    agent.sessions.close()
+    assert "Gregory" not in json.dumps([each.message for each in kept.entries()])
+    await kept.turn("And now?")
+    assert "Gregory" not in json.dumps(kept.models[-1].requests[-1].messages)
+
+
+async def test_an_archive_that_fails_costs_the_excerpt_and_nothing_else(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def pool(self, *_: object) -> Any:
+            raise StoreError("it is broken", path=kept.path)
+
+        def without_vector(self, *_: object) -> Any:
+            raise StoreError("it is broken", path=kept.path)
+
+        def close(self) -> None: ...
+
+    model = ScriptedModel(["Fine."])
+    async with Agent(client=model, archive=Broken(), **kept.settings) as agent:  # type: ignore[arg-type]
+        finished = await agent.run(MASCOT, session="s")
+    assert (finished.status, finished.answer) == ("answered", "Fine.")
+
+
+async def test_other_sessions_are_recalled_where_that_is_wished_and_named(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    async with Agent(client=ScriptedModel(["ok"]), **kept.settings) as agent:
+        await agent.run("Our mascot is a wombat called Gregory, who lives in Delft.", session="first")
+    await kept.turn(MASCOT)
+    assert kept.of("recall") == []
+    await kept.turn(MASCOT + " Really.", memory="project")
+    (event,) = kept.of("recall")
+    assert ("first", 1) in event.entries
+    assert "first 1 (" in event.text
+
+
+async def test_a_question_in_other_words_or_another_language_finds_it_by_meaning(kept: Kept) -> None:
+    for question in ("In which town is the home of the animal that stands for us?", "我们的吉祥物住在哪里？"):
+        async with Agent(client=ScriptedModel([]), **{**kept.settings, "embedder": "encoder"}) as agent:
+            found = agent.sessions.recall("s", question, 3)
+        assert 1 in [each.passage.entry for each in found], question
