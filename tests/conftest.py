@@ -12,7 +12,7 @@ import pytest
 
 # A vocabulary that loads, or a busy machine, is no failure: how fast things are is for bench/.
 # `deep` is for a run of its own (HYPOTHESIS_PROFILE=deep, without the timeout of a test).
-hypothesis.settings.register_profile("ordinary", deadline=None, max_examples=150)
+hypothesis.settings.register_profile("ordinary", deadline=None, max_examples=100)
 hypothesis.settings.register_profile("deep", deadline=None, max_examples=10_000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
 

@@ -6,12 +6,13 @@ session says which window it was opened with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from perdure.agent.conversation import Conversation
 from perdure.chat.estimate import estimated_tokens
+from perdure.chat.messages import Entry
 from perdure.chat.tokens import ENCODINGS, TextCounter, TokenCounter, counter_for
 from perdure.memory.budget import Budget
 from perdure.memory.gist import rendered
@@ -106,6 +107,13 @@ def overview(journal: Journal, session: str) -> Overview:
         notes=memory.notes,
         compactions=compactions,
     )
+
+
+def last_opened(records: Iterable[Entry | Recorded]) -> Mapping[str, Any]:
+    """How a session was opened last: counter, model, window, output and the tokens of its tools; empty where
+    it never was."""
+    opened = [each.body for each in records if isinstance(each, Recorded) and each.type == "session.opened"]
+    return opened[-1] if opened else {}
 
 
 def counter_of_session(opened: Mapping[str, Any]) -> TokenCounter:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from perdure.agent.conversation import Conversation, digest
-from perdure.agent.overview import counter_of_session
+from perdure.agent.overview import counter_of_session, last_opened
 from perdure.agent.undone import UNDOING
 from perdure.chat.messages import Entry
 from perdure.memory.budget import Budget
@@ -33,8 +33,7 @@ def verified(journal: Journal, session: str) -> Verified:
     """Replay a session. Changes nothing. Raises `SessionUnknown` where it doesn't exist."""
     records = list(journal.records(session))
     undone = [at for at, each in enumerate(records) if isinstance(each, Recorded) and each.type in UNDOING]
-    opened = [each.body for each in records if isinstance(each, Recorded) and each.type == "session.opened"]
-    counter = counter_of_session(opened[-1] if opened else {})
+    counter = counter_of_session(last_opened(records))
     same, different, unknown, begin = 0, list[int](), 0, 0
     for end in (*undone, len(records)):
         prompts = _Prompts(records[begin:end])

@@ -169,25 +169,25 @@ class Agent:
 
         Raises `SessionUnknown` where it doesn't exist.
         """
+        from perdure.agent.overview import last_opened
         from perdure.agent.summarizing import compacted
 
         client = await self.client()
         tools = self._registry(client, self._recollection(self.sessions.recaller)).specs
-        self.sessions.existing(session)
+        opened = last_opened(self.journal.records(self.sessions.existing(session)))
+        # Where nobody names another window, the session keeps its own, whatever model writes the gist.
+        window = None if self.settings.context_window else opened.get("window")
         if preview:
-            conversation = self._conversation(client, tools, session, looking=True)
+            conversation = self._conversation(client, tools, session, window, looking=True)
             return await compacted(conversation, await self._summarizer(client), force=True)
         async with self._having(session):
-            conversation = self._conversation(client, tools, session)
+            conversation = self._conversation(client, tools, session, window)
             return await compacted(conversation, await self._summarizer(client), force=True)
 
     async def undo_compaction(self, session: str) -> Sequence[int] | None:
         """Take a session's last compaction back: the numbers of the entries that stand in the window again,
         or None where there is none. Raises `SessionUnknown` where the session doesn't exist."""
-        client = await self.client()
-        tools = self._registry(client, self._recollection(self.sessions.recaller)).specs
-        async with self._having(self.sessions.existing(session)):
-            return self._conversation(client, tools, session).undo_compaction()
+        return self.sessions.undo_compaction(session)
 
     def context(self, session: str) -> Overview:
         """What is in a session's window, in tokens, by part; its compactions; what waits for a summary.
@@ -322,13 +322,14 @@ class Agent:
         client: ModelClient,
         tools: Sequence[ToolSpec],
         session: str,
+        window: int | None = None,
         *,
         looking: bool = False,
     ) -> Conversation:
         from perdure.agent.conversation import Conversation
         from perdure.memory.budget import Budget
 
-        budget = Budget.of(self._window(client), self._output_limit(client))
+        budget = Budget.of(window or self._window(client), self._output_limit(client))
         return Conversation(
             self.journal,
             session,

@@ -153,6 +153,20 @@ class Sessions:
                 self.journal.record(session, "turn.undone", {"first": turn[0], "last": turn[1]})
         return turn
 
+    def undo_compaction(self, session: str) -> Sequence[int] | None:
+        """Take a session's last compaction back, with its summary: the numbers of the entries that stand in
+        the window again, or None where there is none."""
+        from perdure.agent.overview import overview
+        from perdure.agent.undone import standing
+
+        with self.held(self.existing(session)):
+            if not standing(self.journal.records(session)).compaction:
+                return None
+            before = {entry for entry, _ in overview(self.journal, session).standing}
+            self.journal.record(session, "compaction.undone", {})
+            after = [entry for entry, _ in overview(self.journal, session).standing]
+        return [entry for entry in after if entry not in before]
+
     def fork(self, session: str, new: str, at: int | None = None) -> int:
         """A session of its own with everything up to entry ``at`` (by default the last one), which is handed
         back. Raises `SessionExists`, and `EntryUnknown` where there is no such entry."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from perdure.app import Sessions, new_session_name
 from perdure.chat.language import say
 from perdure.chat.messages import Entry, text_of
+from perdure.chat.secrets import masked
 from perdure.errors import ConfigError, Words
 from perdure.faces.cli.asking import sure
 from perdure.faces.cli.run import settings_from
@@ -56,6 +57,7 @@ def list_sessions(arguments: argparse.Namespace) -> int:
     lang = language_of_person(settings.lang)
     with Sessions(settings) as sessions:
         for each in sessions.journal.sessions():
+            request = masked(each.request)
             if arguments.json:
                 json_line(
                     {
@@ -65,7 +67,7 @@ def list_sessions(arguments: argparse.Namespace) -> int:
                         "entries": each.entries,
                         "turns": each.turns,
                         "size": each.size,
-                        "request": each.request,
+                        "request": request,
                         "workspace": each.workspace,
                     }
                 )
@@ -76,7 +78,7 @@ def list_sessions(arguments: argparse.Namespace) -> int:
                 "turns": each.turns,
                 "entries": each.entries,
                 "size": _size(each.size),
-                "request": one_line(each.request, 60),
+                "request": one_line(request, 60),
             }
             print(say(LISTED, lang, **facts).rstrip())
     return 0
