@@ -32,6 +32,8 @@ from perdure.store.archive import Archive, Scope
 LOOKED_FOR = 2_000
 #: Share of the budget that an excerpt may have: of one that comes by itself, and of one asked for.
 AUTOMATIC_SHARE, ASKED_SHARE = 0.1, 0.2
+#: Tokens of an excerpt that was asked for, at most.
+MOST_ASKED = 4_000
 #: Seconds that a turn waits for its excerpt.
 PATIENCE = 5.0
 #: Seconds before the first texts are embedded, so that a turn begins undisturbed, and between two looks.
@@ -156,7 +158,7 @@ class Recollection:
         asked = max((entry.seq for entry in memory.entries if entry.kind is Kind.USER), default=memory.newest)
         between = (first or 1, last or max(asked - 1, 1)) if first or last else None
         scope = Scope(conversation.session, self._reach, between, hidden=((asked, memory.newest),))
-        limit = int(conversation.budget.tokens * ASKED_SHARE)
+        limit = min(int(conversation.budget.tokens * ASKED_SHARE), MOST_ASKED)
         found = await self._excerpt(query, scope, limit, about=False)
         if found is None:
             return ""

@@ -60,6 +60,8 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
         "DELETE FROM record WHERE session = ? AND id > ? AND type = 'summary' AND seq IS NULL", since
     ).rowcount
     cursor.execute("DELETE FROM checkpoint WHERE session = ?", (session,))
+    # Damaged lines of an imported file may hold the same words.
+    cursor.execute("DELETE FROM record WHERE session = ? AND type = 'import.damage'", (session,))
     indexing.drop(cursor, session, numbers)
     count(cursor, session)
     return summaries

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+import sys
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,7 +34,7 @@ class Lease:
 
     @property
     def alive(self) -> bool:
-        if self.machine == machine():
+        if self.machine == machine() and self.started:
             return started(self.process) == self.started
         return time.time() - self.beat < DEAD
 
@@ -64,7 +65,10 @@ def machine() -> str:
 
 
 def started(process: int) -> str:
-    """When a process of this machine began, in its system's own count; empty where there is none."""
+    """When a process of this machine began, in its system's own count; empty where there is none, or where
+    that can't be told (on Windows, where to ask would be to end it)."""
+    if sys.platform == "win32":
+        return ""
     try:
         # man 5 proc: the 22nd field; the second, the name in brackets, may hold anything.
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]

@@ -12,8 +12,8 @@ from perdure.memory.passages import RECALL
 from perdure.tools.contract import Tool
 from perdure.tools.registry import tool
 
-#: Characters of a page at most, whatever the window.
-LONGEST_PAGE = 12_000
+#: Characters of a page at most, whatever the window; and of any output, which limits itself.
+LONGEST_PAGE, OUTPUT_LIMIT = 12_000, 60_000
 
 #: A query that names an entry.
 NAMED = re.compile(r"(?:entry|第)?\s*#?(\d{1,12})\s*条?", re.IGNORECASE)
@@ -45,7 +45,7 @@ def recall_tool(recollection: Recollection, page: int) -> Tool:
     """The tool `recall`. ``page``: characters that it shows at once."""
     page = max(min(page, LONGEST_PAGE), 400)
 
-    @tool(name=RECALL, effect="reads", examples=EXAMPLES, output_limit=page + 400)
+    @tool(name=RECALL, effect="reads", examples=EXAMPLES, output_limit=OUTPUT_LIMIT)
     async def recall(
         query: str,
         entry: int | None = None,
