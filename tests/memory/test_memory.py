@@ -248,3 +248,28 @@ def test_real_tokens_hold_too() -> None:
         memory.extend(called(f"c{number}", f"line {number}\n" * 120))
         assert sum(map(counter.message, memory.prompt())) <= memory.budget.tokens
         memory.append(assistant("ok"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "robot", "content": "x"},
+        {"content": "x"},
+        "hello",
+        {"role": "user", "content": 7},
+        {"role": "user", "content": None},
+        {"role": "user", "content": ["x"]},
+        {"role": "assistant", "content": None},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "a"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": {"name": "f"}}]},
+        {"role": "user", "content": "x", "tool_calls": [{"id": "a"}]},
+        {"role": "tool", "content": "x"},
+    ],
+)
+def test_a_message_that_no_endpoint_accepts_is_refused_and_nothing_was_taken(message: Any) -> None:
+    memory = Memory(context_window=2048)
+    memory.append({"role": "user", "content": "hello"})
+    before = memory.prompt()
+    with pytest.raises(ValueError, match=r"message|content|tool_calls"):
+        memory.append(message)
+    assert memory.prompt() == before

@@ -16,6 +16,10 @@ from typing import Any
 Message = dict[str, Any]
 
 
+#: Who may speak.
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
 class Kind(StrEnum):
     USER = "user"
     ASSISTANT = "assistant"
@@ -73,6 +77,37 @@ def kind_of(message: Message) -> Kind:
     if message["role"] == "assistant":
         return Kind.TOOL_CALL if message.get("tool_calls") else Kind.ASSISTANT
     return Kind.TOOL_RESULT if message["role"] == "tool" else Kind.USER
+
+
+def what_is_wrong(message: Any) -> str:
+    """Why no endpoint would accept the message; empty where nothing is wrong with its form."""
+    if not isinstance(message, dict) or message.get("role") not in ROLES:
+        return f"a message is an object with one of the roles {', '.join(ROLES)}, not {message!r:.80}"
+    role, calls = message["role"], message.get("tool_calls")
+    if calls and (role != "assistant" or not isinstance(calls, list) or not all(map(_is_call, calls))):
+        return "tool_calls stand in an assistant's message: each with an id, a function's name and arguments"
+    if role == "tool" and not isinstance(message.get("tool_call_id"), str):
+        return "a tool's message names the call that it answers"
+    return _wrong_content(message.get("content"), needed=not calls)
+
+
+def _wrong_content(content: Any, *, needed: bool) -> str:
+    if content is None:
+        return "a message says something, or calls a tool" if needed else ""
+    if isinstance(content, list) and all(isinstance(part, dict) for part in content):
+        return ""
+    shown = f"{content!r:.80}"
+    return "" if isinstance(content, str) else f"content is a text, a list of parts or null, not {shown}"
+
+
+def _is_call(call: Any) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    fields = (
+        (call.get("id"), function.get("name"), function.get("arguments"))
+        if isinstance(function, dict)
+        else ()
+    )
+    return bool(fields) and all(isinstance(field, str) for field in fields)
 
 
 def blocks(entries: Iterable[Entry]) -> Iterator[Block]:

@@ -21,7 +21,7 @@ from typing import Any
 from perdure.chat.calls import ToolSpec
 from perdure.chat.forms import Form, formed, most_added
 from perdure.chat.language import Language, language_of
-from perdure.chat.messages import Entry, Kind, Message, call_ids, kind_of, text_of
+from perdure.chat.messages import Entry, Kind, Message, call_ids, kind_of, text_of, what_is_wrong
 from perdure.chat.repair import INTERRUPTED, Repair, repair
 from perdure.chat.tokens import TokenCounter, counter_for
 from perdure.errors import PromptOverflow
@@ -178,8 +178,11 @@ class Memory:
         A system message becomes the system prompt, and one in mid-conversation a notice: a system prompt
         that grows would leave no room in the end. A message that comes while calls are open, and is no
         result of theirs, closes them first, since no result can come any more. Raises `ValueError`
-        for a result that answers no open call (see `extend` for foreign histories).
+        for what no endpoint accepts, and for a result that answers no open call; then nothing was taken
+        (see `extend` for foreign histories).
         """
+        if wrong := what_is_wrong(message):
+            raise ValueError(wrong)
         if message["role"] in {"system", "developer"}:
             if not self._last:
                 self.be_told("\n\n".join(part for part in (self._system, text_of(message)) if part))
