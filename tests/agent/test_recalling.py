@@ -138,7 +138,7 @@ async def test_the_model_reads_an_entry_whole_page_by_page(kept: Kept) -> None:
     entry = next(each.seq for each in kept.entries() if "line 399" in str(each.message["content"]))
     pages: list[str] = []
     for page in range(1, 20):
-        asked = json.dumps({"query": "", "entry": entry, "page_number": page})
+        asked = json.dumps({"query": f"entry {entry}", "page_number": page})
         await kept.turn("read on", [[("recall", asked)], "ok"])
         (result,) = kept.of("tool.finished")
         if not result.ok:
@@ -150,7 +150,7 @@ async def test_the_model_reads_an_entry_whole_page_by_page(kept: Kept) -> None:
 
 async def test_an_entry_that_is_not_there_and_an_empty_query_are_told_to_the_model(kept: Kept) -> None:
     for arguments, told in (
-        ('{"query": "x", "entry": 99999}', "there is no entry 99999"),
+        ('{"query": "99999"}', "there is no entry 99999"),
         ('{"query": "  "}', "give a query"),
         ('{"query": "xylophone quokka"}', "nothing is found"),
     ):
@@ -160,10 +160,10 @@ async def test_an_entry_that_is_not_there_and_an_empty_query_are_told_to_the_mod
 
 
 async def test_a_range_of_entries_is_searched_alone(kept: Kept) -> None:
-    await kept.turn("look", [[("recall", '{"query": "wombat", "first_entry": 3, "last_entry": 9}')], "ok"])
+    await kept.turn("look", [[("recall", '{"query": "wombat", "entries": "3-9"}')], "ok"])
     (result,) = kept.of("tool.finished")
     assert "Gregory" not in result.output
-    await kept.turn("look", [[("recall", '{"query": "wombat", "first_entry": 1, "last_entry": 2}')], "ok"])
+    await kept.turn("look", [[("recall", '{"query": "wombat", "entries": "1 to 2"}')], "ok"])
     (result,) = kept.of("tool.finished")
     assert "Gregory" in result.output
 

@@ -220,7 +220,7 @@ class Loop:
         def keep(call: ToolCall, outcome: Outcome) -> None:
             recalled = None
             if self.recollection and call.name == RECALL:
-                recalled = self.recollection.quoted(call.arguments, outcome.text)
+                recalled = self.recollection.quoted(outcome.text)
             self.conversation.add(Kind.TOOL_RESULT, result_message(call.id, outcome.text), recalled=recalled)
 
         outcomes = await self.acting.run(reply.calls, cut=reply.cut, emit=self._tell, keep=keep)

@@ -6,11 +6,9 @@ be made places nothing.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -171,15 +169,14 @@ class Recollection:
         found = conversation.journal.entries(conversation.session, [entry])
         return found[0].message if found else None
 
-    def quoted(self, arguments: str, text: str) -> Sequence[tuple[str, int]]:
+    def showed(self, entry: int, text: str) -> None:
+        """As `perdure.tools.recall.Recollection.showed`."""
+        # As it stands in the result, where NUL is shown.
+        self._quoted[text.replace("\x00", "\u2400")] = [(self._of().session, entry)]
+
+    def quoted(self, text: str) -> Sequence[tuple[str, int]]:
         """Session and entry of each excerpt in a result of the tool."""
-        if text in self._quoted:
-            return self._quoted.pop(text)
-        try:
-            asked: Any = json.loads(arguments)
-            return [(self._of().session, int(asked["entry"]))]
-        except (ValueError, KeyError, TypeError):
-            return ()
+        return self._quoted.pop(text, ())
 
     async def _excerpt(self, text: str, scope: Scope, limit: int, *, about: bool) -> Excerpt | None:
         conversation = self._of()

@@ -6,17 +6,18 @@ import re
 from typing import Protocol
 
 from perdure.chat.calls import Example
-from perdure.chat.messages import Message, text_of
+from perdure.chat.messages import Message
 from perdure.errors import ToolError
-from perdure.memory.passages import RECALL
+from perdure.memory.passages import RECALL, whole_text
 from perdure.tools.contract import Tool
 from perdure.tools.registry import tool
 
 #: Characters of a page at most, whatever the window; and of any output, which limits itself.
 LONGEST_PAGE, OUTPUT_LIMIT = 12_000, 60_000
 
-#: A query that names an entry.
-NAMED = re.compile(r"(?:entry|第)?\s*#?(\d{1,12})\s*条?", re.IGNORECASE)
+#: An entry, or a range of entries, as models write them.
+ENTRY = re.compile(r"(?:entry|第)?\s*#?(\d{1,12})\s*条?", re.IGNORECASE)
+SPAN = re.compile(r"(?:entries|第)?\s*#?(\d{1,12})(?:\s*(?:-|–|to|到)\s*#?(\d{1,12}))?\s*条?", re.IGNORECASE)
 
 EXAMPLES = (
     Example("What did I say about the deploy port earlier?", {"query": "deploy port"}),
@@ -40,48 +41,43 @@ class Recollection(Protocol):
         """An entry's message, whole; None where there is none of that number."""
         ...
 
+    def showed(self, entry: int, text: str) -> None:
+        """The text, which shows some of the entry, is the result."""
+        ...
+
 
 def recall_tool(recollection: Recollection, page: int) -> Tool:
     """The tool `recall`. ``page``: characters that it shows at once."""
     page = max(min(page, LONGEST_PAGE), 400)
 
     @tool(name=RECALL, effect="reads", examples=EXAMPLES, output_limit=OUTPUT_LIMIT)
-    async def recall(
-        query: str,
-        entry: int | None = None,
-        page_number: int = 1,
-        first_entry: int | None = None,
-        last_entry: int | None = None,
-    ) -> str:
-        """Look up what was said or shown earlier and is no longer in view: search by a query, or read one
-        entry whole by its number.
+    async def recall(query: str, entries: str = "", page_number: int = 1) -> str:
+        """Look up what was said or shown earlier and is no longer in view.
 
         Args:
-            query: what to look for, in words; or the number of an entry
-            entry: number of an entry to read whole, whatever the query
-            page_number: which page of a long entry, from 1
-            first_entry: search only from this entry on
-            last_entry: search only up to this entry
+            query: what to look for; or the number of an entry, to read it whole
+            entries: only among these, as 10-20
+            page_number: of a long entry
         """
-        if entry is None and (named := NAMED.fullmatch(query.strip())):
-            entry = int(named[1])
-        if entry is not None:
+        asked, among = query.strip(), entries.strip()
+        if number := ENTRY.fullmatch(asked or among):
+            entry = int(number[1])
             message = await recollection.read(entry)
             if message is None:
                 raise ToolError(f"error: there is no entry {entry}")
-            return _page(_whole(message), entry, page_number, page)
-        if not query.strip():
+            shown = _page(whole_text(message), entry, page_number, page)
+            recollection.showed(entry, shown)
+            return shown
+        if not asked:
             raise ToolError("error: give a query, or the number of an entry")
-        found = await recollection.find(query, first_entry, last_entry)
+        span = SPAN.fullmatch(among)
+        if among and span is None:
+            raise ToolError(f"error: entries are a range such as 10-20, not {among}")
+        first, last = (int(span[1]), int(span[2] or span[1])) if span else (None, None)
+        found = await recollection.find(asked, first, last)
         return found or "nothing is found about that; try other words, or read an entry by its number"
 
     return recall
-
-
-def _whole(message: Message) -> str:
-    calls = (call["function"] for call in message.get("tool_calls") or ())
-    parts = (text_of(message), *(f"{call['name']} {call['arguments']}" for call in calls))
-    return "\n".join(part for part in parts if part)
 
 
 def _page(text: str, entry: int, number: int, characters: int) -> str:
@@ -91,5 +87,5 @@ def _page(text: str, entry: int, number: int, characters: int) -> str:
     shown = text[(number - 1) * characters : number * characters]
     if pages == 1:
         return shown or "(the entry has no text)"
-    more = f"; recall(entry={entry}, page_number={number + 1}) goes on" if number < pages else ""
+    more = f'; recall(query="{entry}", page_number={number + 1}) goes on' if number < pages else ""
     return f"{shown}\n[page {number} of {pages} of entry {entry}{more}]"
