@@ -2,6 +2,7 @@
 # make run     one task: make run TASK="What is 23*47+11? Use the calculator."
 # make test    all that CI checks: format, lint, types, tests with coverage
 # make test-deep   the property tests with 10,000 examples each: hours
+# make torture   an agent at work is killed 200 times: some six minutes
 # make fix     format and mend what can be mended
 # make bench   the measurements, with what they compare with in an environment of its own; each prints a
 #              table (make bench TRANSCRIPTS=FILE adds bench/tau.py)
@@ -14,7 +15,7 @@ PEERS := bench/peers/.venv
 PEERS_READY := $(PEERS)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup run test test-deep fix bench clean
+.PHONY: setup run test test-deep torture fix bench clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -50,6 +51,9 @@ $(PEERS_READY): pyproject.toml bench/peers/requirements.txt bench/peers/package.
 	@if command -v npm; then npm install --prefix bench/peers --no-audit --no-fund; \
 	else echo "There is no npm here: bench/agents.py leaves pi out."; fi
 	@touch $(PEERS_READY)
+
+torture: $(READY)
+	PERDURE_KILLS=200 $(BIN)/python -m pytest --quiet -s tests/scenarios/test_torture.py
 
 bench: $(READY) $(PEERS_READY)
 	$(BIN)/python bench/startup.py

@@ -15,11 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from perdure.chat.encodings import sendable
+from perdure.chat.messages import Message, text_of
 from perdure.errors import SessionUnknown, StoreError, StoreNewer
 from perdure.store.migrations import MIGRATIONS
 
 #: Seconds that a writer waits for another.
 PATIENCE = 10.0
+#: Characters of the last request that stand in a list of sessions.
+REQUEST_SHOWN = 200
 
 
 class Database:
@@ -129,6 +133,11 @@ def _to_read(path: Path) -> sqlite3.Connection:
         else:
             return connection
     raise sqlite3.OperationalError("it can't be read")
+
+
+def shown_request(message: Message) -> str:
+    """What of a request stands in a list of sessions."""
+    return sendable(text_of(message)[:REQUEST_SHOWN])
 
 
 def now() -> str:

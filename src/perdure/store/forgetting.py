@@ -12,9 +12,9 @@ import sqlite3
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from perdure.chat.messages import Entry, Kind, text_of
+from perdure.chat.messages import Entry, Kind
 from perdure.store import indexing
-from perdure.store.database import Database, as_text, now
+from perdure.store.database import Database, as_text, now, shown_request
 from perdure.store.journal import Instead
 
 
@@ -95,7 +95,7 @@ def count(cursor: sqlite3.Cursor, session: int) -> None:
         " ORDER BY id DESC LIMIT 1",
         (session, Kind.USER.value),
     ).fetchone()
-    request = text_of(json.loads(row[0]))[:200].encode("utf-8", "replace").decode() if row else ""
+    request = shown_request(json.loads(row[0])) if row else ""
     cursor.execute("UPDATE session SET request = ? WHERE id = ?", (request, session))
 
 

@@ -10,15 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perdure.chat.encodings import sendable
-from perdure.chat.messages import Entry, Kind, text_of
+from perdure.chat.messages import Entry, Kind
 from perdure.errors import SessionExists, SessionHeld, StoreError
 from perdure.store import forgetting, indexing, leases
-from perdure.store.database import Database, as_text, now
+from perdure.store.database import Database, as_text, now, shown_request
 from perdure.store.journal import Forgotten, Instead, NewEntry, NewEvent, Recorded, SessionSummary
-
-#: Characters of the last request that stand in a list of sessions.
-REQUEST_SHOWN = 200
 
 
 class SqliteJournal:
@@ -241,15 +237,15 @@ class SqliteJournal:
     def _take_note(self, cursor: sqlite3.Cursor, id: int, written: Sequence[Entry], size: int) -> None:
         """What is known of the session at a glance."""
         newest = cursor.lastrowid
-        asked = [text_of(entry.message) for entry in written if entry.kind is Kind.USER]
+        asked = [entry.message for entry in written if entry.kind is Kind.USER]
         cursor.execute(
             "UPDATE session SET entries = ?, turns = turns + ?, size = size + ?, changed = ?, newest = ?"
             " WHERE id = ?",
             (written[-1].seq, len(asked), size, now(), newest, id),
         )
         if asked:
-            shown = sendable(asked[-1][:REQUEST_SHOWN])
-            cursor.execute("UPDATE session SET request = ? WHERE id = ?", (shown, id))
+            request = shown_request(asked[-1])
+            cursor.execute("UPDATE session SET request = ? WHERE id = ?", (request, id))
 
     def _mine(self, cursor: sqlite3.Cursor, session: str) -> int:
         """The id of a session that may be written here. Raises `SessionHeld`."""

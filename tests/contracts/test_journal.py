@@ -1,0 +1,407 @@
+"""What every journal promises, on every adapter there is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.agent.conversation import Conversation, result_message
+from perdure.agent.forgetting import FORGOTTEN, blanked
+from perdure.chat.encodings import sendable
+from perdure.chat.messages import Entry, Kind, Message
+from perdure.chat.tokens import counter_for
+from perdure.errors import SessionExists, SessionHeld, SessionUnknown
+from perdure.memory.budget import Budget
+from perdure.store import leases
+from perdure.store.journal import Journal, NewEntry, Recorded
+from perdure.store.sqlite import SqliteJournal
+
+Opener = Callable[[Path], Journal]
+ADAPTERS: dict[str, Opener] = {"sqlite": SqliteJournal}
+
+
+@pytest.fixture(params=ADAPTERS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Journal]]:
+    """Opens the same store, as often as it is called."""
+    journals: list[Journal] = []
+
+    def open_one() -> Journal:
+        journals.append(ADAPTERS[request.param](tmp_path / "s.db"))
+        return journals[-1]
+
+    yield open_one
+    for journal in journals:
+        journal.close()
+
+
+@pytest.fixture
+def journal(opened: Callable[[], Journal]) -> Journal:
+    journal = opened()
+    journal.create("s", {"system": "be brief", "lang": "en", "workspace": "/w"})
+    return journal
+
+
+def user(text: str) -> NewEntry:
+    return (Kind.USER, {"role": "user", "content": text}, 5)
+
+
+def answer(text: str) -> NewEntry:
+    return (Kind.ASSISTANT, {"role": "assistant", "content": text}, 5)
+
+
+def calling(id: str, name: str, arguments: Any) -> NewEntry:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    call = {"id": id, "type": "function", "function": function}
+    return (Kind.TOOL_CALL, {"role": "assistant", "content": None, "tool_calls": [call]}, 9)
+
+
+def result(id: str, text: str) -> NewEntry:
+    return (Kind.TOOL_RESULT, result_message(id, text), 9)
+
+
+def entries(journal: Journal, session: str = "s") -> list[Entry]:
+    return [each for each in journal.records(session) if isinstance(each, Entry)]
+
+
+def events(journal: Journal, session: str = "s") -> list[Recorded]:
+    return [each for each in journal.records(session) if isinstance(each, Recorded)]
+
+
+def at_a_glance(journal: Journal, session: str) -> Any:
+    return next(each for each in journal.sessions() if each.name == session)
+
+
+def test_entries_and_events_are_written_together_and_read_in_order(journal: Journal) -> None:
+    written = journal.append("s", [user("a"), answer("b")], [("recall", {"recalled": []})])
+    assert [entry.seq for entry in written] == [1, 2]
+    *_, last = journal.records("s")
+    assert isinstance(last, Recorded)
+    assert (last.type, last.after) == ("recall", 2)
+
+
+def test_an_event_that_cant_be_written_takes_its_entries_with_it(journal: Journal) -> None:
+    with pytest.raises(TypeError):
+        journal.append("s", [user("a")], [("recall", {"recalled": object()})])
+    assert entries(journal) == []
+    assert at_a_glance(journal, "s").entries == 0
+
+
+def test_an_entry_from_elsewhere_keeps_its_time(journal: Journal) -> None:
+    kind, message, tokens = user("a")[:3]
+    (written,) = journal.append("s", [(kind, message, tokens, "2020-01-02T03:04:05+00:00")])
+    assert written.time == entries(journal)[0].time == "2020-01-02T03:04:05+00:00"
+
+
+def test_a_list_of_sessions_says_how_much_there_is_and_what_was_asked_last(journal: Journal) -> None:
+    journal.append("s", [user("first"), answer("x" * 100), user("和第二个")])
+    seen = at_a_glance(journal, "s")
+    assert (seen.entries, seen.turns, seen.request, seen.workspace) == (3, 2, "和第二个", "/w")
+    bodies = [each.message if isinstance(each, Entry) else each.body for each in journal.records("s")]
+    assert seen.size == sum(len(json.dumps(each, separators=(",", ":"))) for each in bodies)
+
+
+# --- forks
+
+
+def test_a_fork_has_all_up_to_an_entry_and_goes_its_own_way(journal: Journal) -> None:
+    journal.append("s", [user("a"), answer("b")])
+    journal.record("s", "compaction", {"left": []})
+    journal.append("s", [user("c"), answer("d")])
+    journal.fork("s", "t", 3)
+    assert [each.message["content"] for each in entries(journal, "t")] == ["a", "b", "c"]
+    assert [each.type for each in events(journal, "t")] == ["session.created", "compaction", "session.forked"]
+    journal.append("t", [answer("other")])
+    assert [each.message["content"] for each in entries(journal)] == ["a", "b", "c", "d"]
+    assert at_a_glance(journal, "t").entries == 4
+    journal.fork("t", "u", 4)
+    assert entries(journal, "u")[-1].message["content"] == "other"
+
+
+def test_a_fork_of_nothing_or_onto_something_changes_nothing(journal: Journal) -> None:
+    journal.append("s", [user("a")])
+    with pytest.raises(ValueError, match="no entry 2"):
+        journal.fork("s", "t", 2)
+    with pytest.raises(SessionExists):
+        journal.fork("s", "s", 1)
+    with pytest.raises(SessionUnknown):
+        journal.fork("nobody", "t", 1)
+    assert not journal.exists("t")
+
+
+# --- forgetting
+
+SECRET = "zanzibar-4711"
+
+
+def holds(journal: Journal, word: str) -> list[str]:
+    """Sessions in whose records the word stands."""
+    return [
+        each.name
+        for each in journal.sessions()
+        if any(
+            word in json.dumps(record.message if isinstance(record, Entry) else record.body)
+            for record in journal.records(each.name)
+        )
+    ]
+
+
+def test_what_is_forgotten_is_gone_from_the_journal_its_forks_and_every_excerpt_of_it(
+    journal: Journal, tmp_path: Path
+) -> None:
+    journal.append("s", [user(f"the code is {SECRET}"), answer("noted"), user("go on"), answer("done")])
+    journal.record("s", "summary", {"lines": [], "covered": [], "notes": f"In short: {SECRET}"})
+    journal.record("s", "compaction", {"left": [1], "shortened": {}, "notes": f"{SECRET}!", "shares": []})
+    journal.checkpoint("s", {"notes": SECRET})
+    journal.fork("s", "fork", 3)
+    journal.fork("fork", "grandchild", 2)
+    journal.create("other", {"workspace": "/w"})
+    recalled = [("recall", {"recalled": [["s", 1]], "before": 1})]
+    excerpt: NewEntry = (Kind.RECALL, {"role": "user", "content": f"1: {SECRET}"}, 9)
+    journal.append("other", [excerpt, user("hm")], recalled)
+    journal.append("other", [calling("c", "recall", {"query": "code"})])
+    journal.append("other", [result("c", f"1: the code is {SECRET}")], [("recall", {"recalled": [["s", 1]]})])
+    assert sorted(holds(journal, SECRET)) == ["fork", "grandchild", "other", "s"]
+    gone = journal.forget("s", [1], blanked)
+    assert dict(gone.entries) == {"s": [1], "fork": [1], "grandchild": [1], "other": [1, 4]}
+    assert gone.summaries == 1
+    assert holds(journal, SECRET) == []
+    assert journal.since_checkpoint("s")[0] is None
+    assert [each.seq for each in entries(journal)] == [1, 2, 3, 4]
+    assert entries(journal)[0].message == {"role": "user", "content": FORGOTTEN}
+    assert entries(journal, "other")[3].message == result_message("c", FORGOTTEN)
+    (said,) = [each for each in events(journal, "other") if each.type == "forgotten"]
+    assert said.body == {"entries": [1, 4]}
+    on_disk = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"zanzibar" not in on_disk
+    assert b"grandchild" in on_disk
+
+
+def test_a_forgotten_call_is_still_a_call_and_its_result_still_answers_it(journal: Journal) -> None:
+    journal.append("s", [user("x"), calling("c", "bash", {"command": f"echo {SECRET}"}), result("c", SECRET)])
+    journal.forget("s", [2, 3], blanked)
+    _, call, answered = entries(journal)
+    (only,) = call.message["tool_calls"]
+    assert (only["id"], only["function"]) == ("c", {"name": "bash", "arguments": "{}"})
+    assert answered.message["tool_call_id"] == "c"
+    assert holds(journal, SECRET) == []
+
+
+def test_no_prompt_holds_what_was_forgotten_and_the_next_one_is_valid(journal: Journal) -> None:
+    def conversation() -> Conversation:
+        return Conversation(journal, "s", counter_for(None), Budget.of(1500), model="m", summarised=False)
+
+    first = conversation()
+    first.add(Kind.USER, {"role": "user", "content": f"The code is {SECRET}, for Ines."})
+    first.add(Kind.ASSISTANT, {"role": "assistant", "content": f"I will use {SECRET}."})
+    for number in range(20):
+        first.add(Kind.USER, {"role": "user", "content": f"part {number} " + "blah " * 60})
+        first.compact()
+        first.add(Kind.ASSISTANT, {"role": "assistant", "content": f"part {number} is done"})
+    assert SECRET in json.dumps(first.prompt())
+    journal.forget("s", [1, 2], blanked)
+    again = conversation()
+    again.add(Kind.USER, {"role": "user", "content": "and now?"})
+    again.compact()
+    assert SECRET not in json.dumps(again.prompt())
+    assert again.tokens <= again.budget.tokens
+    assert conversation().prompt() == again.prompt()
+
+
+def test_forgetting_twice_and_forgetting_nothing_do_no_harm(journal: Journal) -> None:
+    journal.append("s", [user("a"), answer("b")])
+    journal.forget("s", [1], blanked)
+    journal.forget("s", [1, 99], blanked)
+    assert [each.message["content"] for each in entries(journal)] == [FORGOTTEN, "b"]
+
+
+def test_a_session_is_removed_with_all_that_is_kept_of_it(journal: Journal, tmp_path: Path) -> None:
+    journal.append("s", [user(SECRET)])
+    journal.checkpoint("s", {})
+    journal.create("other", {})
+    journal.append("other", [result("c", SECRET)], [("recall", {"recalled": [["s", 1]]})])
+    journal.fork("s", "fork", 1)
+    gone = journal.remove("s", blanked)
+    assert {name: list(numbers) for name, numbers in gone.entries.items()} == {"s": [1], "other": [1]}
+    assert not journal.exists("s")
+    assert holds(journal, SECRET) == ["fork"], "a fork is a session of its own"
+    journal.create("s", {})
+    assert entries(journal) == []
+    journal.append("s", [user("somebody else")])
+    journal.forget("s", [1], blanked)
+    assert holds(journal, SECRET) == ["fork"], "the new session of that name is not where it came from"
+
+
+# --- leases
+
+
+def test_a_session_that_is_held_is_written_by_its_holder_alone_and_read_by_all(
+    journal: Journal, opened: Callable[[], Journal]
+) -> None:
+    other = opened()
+    journal.hold("s")
+    journal.append("s", [user("mine")])
+    for write in (
+        lambda: other.append("s", [user("not mine")]),
+        lambda: other.record("s", "usage", {}),
+        lambda: other.checkpoint("s", {}),
+        lambda: other.hold("s"),
+        lambda: other.forget("s", [1], blanked),
+        lambda: other.remove("s", blanked),
+        lambda: journal.hold("s"),
+    ):
+        with pytest.raises(SessionHeld, match=f"process {os.getpid()} "):
+            write()
+    assert [each.message["content"] for each in entries(other)] == ["mine"]
+    journal.release("s")
+    other.hold("s")
+    other.append("s", [user("mine now")])
+    with pytest.raises(SessionHeld):
+        journal.append("s", [user("no more")])
+
+
+def test_other_sessions_are_free_and_each_is_given_back_by_itself(
+    journal: Journal, opened: Callable[[], Journal]
+) -> None:
+    journal.create("t", {})
+    journal.hold("s")
+    journal.hold("t")
+    journal.release("s")
+    journal.release("s")
+    other = opened()
+    other.hold("s")
+    with pytest.raises(SessionHeld):
+        other.hold("t")
+
+
+def test_closing_gives_everything_back(journal: Journal, opened: Callable[[], Journal]) -> None:
+    journal.hold("s")
+    journal.close()
+    opened().hold("s")
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from perdure.store.sqlite import SqliteJournal
+journal = SqliteJournal(Path(sys.argv[1]))
+journal.hold("s")
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def holder(path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_holder_that_was_killed_is_replaced_at_once_and_a_living_one_is_named(
+    journal: Journal, tmp_path: Path
+) -> None:
+    process = holder(tmp_path / "s.db")
+    try:
+        with pytest.raises(SessionHeld, match=f"process {process.pid} ") as held:
+            journal.hold("s")
+        assert held.value.exit_code == 1
+        assert str(process.pid) in held.value.say("zh")
+        os.kill(process.pid, signal.SIGSTOP)
+        with pytest.raises(SessionHeld):
+            journal.hold("s")
+    finally:
+        process.kill()
+        process.communicate()
+    journal.hold("s")
+    journal.append("s", [user("taken over")])
+
+
+def test_another_process_of_the_same_number_is_not_the_holder(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[[], Journal]
+) -> None:
+    journal.hold("s")
+    monkeypatch.setattr(leases, "started", lambda process: "later")
+    opened().hold("s")
+    with pytest.raises(SessionHeld):
+        journal.append("s", [user("I was replaced")])
+    with pytest.raises(SessionHeld):
+        journal.beat("s")
+
+
+def test_a_silent_holder_on_another_machine_counts_as_dead_after_a_minute(
+    journal: Journal, opened: Callable[[], Journal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(leases, "machine", lambda: "elsewhere")
+        journal.hold("s")
+    now = time.time()
+    other = opened()
+    with monkeypatch.context() as clock:
+        clock.setattr(leases.time, "time", lambda: now + leases.DEAD - 1)
+        with pytest.raises(SessionHeld, match="on elsewhere"):
+            other.hold("s")
+        clock.setattr(leases.time, "time", lambda: now + leases.DEAD + 1)
+        other.hold("s")
+        with pytest.raises(SessionHeld):
+            journal.append("s", [user("too late")])
+
+
+# --- whatever is done
+
+DEEDS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.lists(st.sampled_from(["", "x", "天气" * 9, "\ud800"]), max_size=3)),
+        st.tuples(st.just("record"), st.sampled_from(["compaction", "usage", "summary"])),
+        st.tuples(st.just("fork"), st.integers(1, 9)),
+        st.tuples(st.just("forget"), st.sets(st.integers(1, 9), max_size=3)),
+        st.tuples(st.just("checkpoint"), st.just(0)),
+    ),
+    max_size=12,
+)
+
+
+@given(DEEDS)
+def test_what_a_list_says_of_a_session_is_what_is_there_and_numbers_have_no_gaps(
+    deeds: list[tuple[str, Any]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        journal = SqliteJournal(Path(folder) / "s.db")
+        journal.create("0", {"workspace": folder})
+        names = ["0"]
+        for number, (deed, what) in enumerate(deeds):
+            name = names[number % len(names)]
+            if deed == "append":
+                journal.append(name, [user(text) for text in what])
+            elif deed == "record":
+                journal.record(name, what, {"notes": "n"})
+            elif deed == "checkpoint":
+                journal.checkpoint(name, {})
+            elif deed == "forget":
+                journal.forget(name, sorted(what), blanked)
+            elif what <= at_a_glance(journal, name).entries:
+                names.append(str(len(names)))
+                journal.fork(name, names[-1], what)
+        for name in names:
+            there = entries(journal, name)
+            seen = at_a_glance(journal, name)
+            assert [entry.seq for entry in there] == list(range(1, len(there) + 1))
+            assert (seen.entries, seen.turns) == (len(there), len(there))
+            bodies: list[Message] = [
+                each.message if isinstance(each, Entry) else dict(each.body) for each in journal.records(name)
+            ]
+            assert seen.size == sum(len(json.dumps(each, separators=(",", ":"))) for each in bodies)
+            asked = [each.message["content"] for each in there if each.message["content"] != FORGOTTEN]
+            assert seen.request == (sendable(asked[-1]) if asked else "")
+        journal.close()
