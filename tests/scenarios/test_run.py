@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import re
 import subprocess
 import sys
 import time
@@ -295,13 +296,19 @@ def test_output_that_cannot_be_written_is_said_in_a_line(tmp_path: Path) -> None
     assert process.stderr == "perdure: the output could not be written: No space left on device\n"
 
 
-def test_two_processes_that_begin_one_session_at_once_both_get_their_answer(tmp_path: Path) -> None:
-    with ScriptedEndpoint(lambda _: Answer("ok", delay=0.3)) as endpoint:
+def test_of_two_processes_that_begin_one_session_at_once_one_is_told_who_has_it(tmp_path: Path) -> None:
+    with ScriptedEndpoint(lambda _: Answer("ok", delay=2.5)) as endpoint:
         command = Command(tmp_path, endpoint.base_url)
         command("sessions", "list")
-        both = [command.start("run", "--quiet", "--session", "new", word) for word in ("one", "two")]
-        ended = [(process.communicate(timeout=30)[0], process.returncode) for process in both]
-    assert ended == [("ok\n", 0)] * 2
+        both = [command.start("run", "--session", "new", word) for word in ("one", "two")]
+        ended = [(*process.communicate(timeout=60), process.returncode) for process in both]
+        (told,) = [err for _, err, code in ended if code == 1]
+        (answered,) = [out for out, _, code in ended if code == 0]
+        assert answered == "ok\n"
+        assert re.search(r"The session 'new' is in use by process \d+ on .+, since .+ UTC\.", told)
+        assert len(endpoint.requests) == 1
+        again = command("run", "--session", "new", "three")
+    assert (again.code, again.out) == (0, "ok\n")
 
 
 def test_the_one_model_of_an_endpoint_needs_no_name_and_several_are_listed(tmp_path: Path) -> None:
