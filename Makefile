@@ -53,7 +53,7 @@ $(PEERS_READY): pyproject.toml bench/peers/requirements.txt bench/peers/package.
 	@touch $(PEERS_READY)
 
 torture: $(READY)
-	PERDURE_KILLS=200 $(BIN)/python -m pytest --quiet -s tests/scenarios/test_torture.py
+	TORTURE_KILLS=200 $(BIN)/python -m pytest --quiet -s tests/scenarios/test_torture.py
 
 bench: $(READY) $(PEERS_READY)
 	$(BIN)/python bench/startup.py

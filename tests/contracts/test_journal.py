@@ -243,6 +243,49 @@ def test_a_session_is_removed_with_all_that_is_kept_of_it(journal: Journal, tmp_
     assert holds(journal, SECRET) == ["fork"], "the new session of that name is not where it came from"
 
 
+def test_forks_of_a_session_that_is_gone_still_know_what_they_share(journal: Journal) -> None:
+    journal.append("s", [user("a"), user(SECRET), user("c")])
+    journal.fork("s", "child", 3)
+    journal.fork("child", "grandchild", 2)
+    journal.fork("child", "another", 3)
+    journal.remove("child", blanked)
+    assert sorted(journal.forget("s", [2], blanked).entries) == ["another", "grandchild", "s"]
+    journal.append("s", [user(SECRET)])
+    journal.fork("s", "late", 4)
+    journal.remove("s", blanked)
+    journal.create("s", {})
+    journal.append("s", [user(text) for text in "abcd"])
+    assert dict(journal.forget("another", [3], blanked).entries) == {"another": [3], "late": [3]}
+    assert dict(journal.forget("late", [2], blanked).entries) == {
+        "late": [2],
+        "another": [2],
+        "grandchild": [2],
+    }
+    assert [each.message["content"] for each in entries(journal)] == list("abcd")
+
+
+def test_notes_that_were_made_anew_when_something_was_forgotten_are_forgotten_with_what_they_tell(
+    journal: Journal,
+) -> None:
+    def conversation() -> Conversation:
+        return Conversation(journal, "s", counter_for(None), Budget.of(1500), model="m", summarised=False)
+
+    first = conversation()
+    for text in ("The first word is aardvark-1.", f"The second word is {SECRET}."):
+        first.add(Kind.USER, {"role": "user", "content": text})
+        first.add(Kind.ASSISTANT, {"role": "assistant", "content": "noted"})
+    for number in range(20):
+        first.add(Kind.USER, {"role": "user", "content": f"part {number} " + "blah " * 60})
+        first.compact()
+        first.add(Kind.ASSISTANT, {"role": "assistant", "content": f"part {number} is done"})
+    journal.forget("s", [1], blanked)
+    assert SECRET in json.dumps(conversation().prompt())
+    journal.forget("s", [3], blanked)
+    assert holds(journal, SECRET) == []
+    assert SECRET not in json.dumps(conversation().prompt())
+    assert holds(journal, SECRET) == []
+
+
 # --- leases
 
 
@@ -356,6 +399,56 @@ def test_a_silent_holder_on_another_machine_counts_as_dead_after_a_minute(
         other.hold("s")
         with pytest.raises(SessionHeld):
             journal.append("s", [user("too late")])
+
+
+def test_a_holder_that_has_ended_but_whose_parent_never_asks_for_it_is_replaced_at_once(
+    journal: Journal, tmp_path: Path
+) -> None:
+    process = holder(tmp_path / "s.db")
+    try:
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        journal.hold("s")
+    finally:
+        process.communicate()
+
+
+def test_who_lost_a_session_writes_it_no_more_even_when_the_next_one_has_given_it_back(
+    journal: Journal, opened: Callable[[], Journal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(leases, "machine", lambda: "elsewhere")
+        journal.hold("s")
+    other = opened()
+    silent = time.time() + leases.DEAD + 1
+    with monkeypatch.context() as clock:
+        clock.setattr(leases.time, "time", lambda: silent)
+        other.hold("s")
+    other.append("s", [user("meanwhile")])
+    other.release("s")
+    for write in (
+        lambda: journal.append("s", [user("too late")]),
+        lambda: journal.record("s", "usage", {}),
+        lambda: journal.checkpoint("s", {}),
+        lambda: journal.beat("s"),
+    ):
+        with pytest.raises(SessionHeld):
+            write()
+    journal.release("s")
+    journal.hold("s")
+    journal.append("s", [user("again")])
+    assert [each.message["content"] for each in entries(journal)] == ["meanwhile", "again"]
+
+
+def test_a_heartbeat_doesnt_change_since_when_a_session_is_held(
+    journal: Journal, opened: Callable[[], Journal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as early:
+        early.setattr(leases, "now", lambda: "2020-01-02T03:04:05.000+00:00")
+        journal.hold("s")
+    journal.beat("s")
+    with pytest.raises(SessionHeld, match="since 2020-01-02T03:04:05 UTC"):
+        opened().hold("s")
 
 
 # --- whatever is done

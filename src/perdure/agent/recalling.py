@@ -19,7 +19,7 @@ from perdure.chat.language import Language
 from perdure.chat.messages import Kind, Message
 from perdure.config import Reach
 from perdure.errors import PerdureError
-from perdure.memory.excerpts import excerpt, frame_tokens, tokens_of_line
+from perdure.memory.excerpts import excerpt, frame_tokens, tokens_of_line, tokens_of_next
 from perdure.memory.passages import Passage, Pool, Query
 from perdure.memory.ranking import Scored, ranked, relevant, within
 from perdure.memory.words import words_of
@@ -87,7 +87,7 @@ class Recaller:
             return None
         if about:
             scored = relevant(query, pool, scored)
-        chosen = within(scored, room, tokens_of_line(scope.session, lang, count))
+        chosen = within(scored, room, tokens_of_line(scope.session, lang, count), tokens_of_next(lang, count))
         if not chosen:
             return None
         shown = sendable(excerpt(chosen, scope.session, lang, asked=not about)).replace("\x00", "\u2400")

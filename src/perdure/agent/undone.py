@@ -49,6 +49,7 @@ def standing(records: Iterable[Entry | Recorded]) -> Standing:
                 if excerpt and turns[:-1]:
                     # What was recalled for a request stands right before it.
                     turns[-2].places.remove(excerpt[1])
+                    turns[-2].last = excerpt[0] - 1
                 if excerpt:
                     turns[-1].first = excerpt[0]
                     turns[-1].places.append(excerpt[1])
@@ -59,12 +60,14 @@ def standing(records: Iterable[Entry | Recorded]) -> Standing:
             continue
         if record.type == "compaction":
             compactions.append([index])
-        elif record.type == "summary" and compactions:
+        elif record.type in {"summary", "notes"} and compactions:
             compactions[-1].append(index)
         elif record.type == "compaction.undone" and compactions:
             dropped.update(compactions.pop())
         elif record.type == "turn.undone" and turns:
             dropped.update(turns.pop().places)
+            # Notes that were made anew since are of their compaction, too.
+            dropped.update([at for each in compactions if each[0] in dropped for at in each])
             compactions = [kept for each in compactions if (kept := [at for at in each if at not in dropped])]
         if record.type in OF_A_TURN and turns:
             turns[-1].places.append(index)

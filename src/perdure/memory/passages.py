@@ -35,6 +35,11 @@ class Passage:
     words: tuple[str, ...]
 
 
+def moment(passage: Passage) -> tuple[str, str]:
+    """The session and the minute that a passage is from."""
+    return passage.session, passage.time[:16]
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """What is looked for. ``vector``: its meaning, as the ``embedder`` of this name gives it; None where

@@ -18,8 +18,18 @@ from typing import Any
 INNER = "./\\:@#&?=+~%-"
 #: Characters of a word, and of a passage.
 LONGEST, PASSAGE = 64, 800
-#: Words that say nothing about what a text is about.
-STOP_WORDS: frozenset[str]
+_STOPPING = """
+a about am an and are as at be been but by can could d did do doe done for from had has have he her here him
+his how i if in is it ll m may me might mine must my no nor not of on or our re s shall she should so t than
+that the their them then there these they this those to us ve was we were what when where which who whom
+whose whi will with would you your
+dont doesnt didnt isnt wasnt arent werent cant couldnt wont wouldnt shouldnt havent hasnt hadnt im ive your
+youv theyr weve
+的 了 是 在 我 你 他 她 它 们 我们 你们 他们 和 与 也 都 就 吗 呢 吧 啊 这 那 这个 那个 有 没 不
+什 么 什么 怎 怎么 哪 谁 把 被 请 一 个 一个
+"""
+#: Words that say nothing about what a text is about, as `words_of` gives them.
+STOP_WORDS = frozenset(_STOPPING.split())
 
 _TOKEN = re.compile(rf"\w+(?:[{re.escape(INNER)}'’]+\w+)*(?:\+\+|#)?")
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -131,6 +141,6 @@ _stemming = threading.Lock()
 
 @lru_cache(1)
 def _stemmer() -> Any:
-    from snowballstemmer import stemmer
+    from Stemmer import Stemmer
 
-    return stemmer("english")
+    return Stemmer("english")

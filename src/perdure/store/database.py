@@ -113,7 +113,19 @@ def _opened(path: Path) -> sqlite3.Connection:
         if not path.is_file():
             raise
         return _to_read(path)
-    return sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        connection.close()
+        # In a folder that can't be written, SQLite can't make the files that it needs to write.
+        if error.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+            raise
+        return _to_read(path)
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
+    return connection
 
 
 def _to_read(path: Path) -> sqlite3.Connection:

@@ -59,6 +59,10 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
     summaries = cursor.execute(
         "DELETE FROM record WHERE session = ? AND id > ? AND type = 'summary' AND seq IS NULL", since
     ).rowcount
+    # Notes that were made anew since something else was forgotten.
+    cursor.execute(
+        "DELETE FROM record WHERE session = ? AND id > ? AND type = 'notes' AND seq IS NULL", since
+    )
     cursor.execute("DELETE FROM checkpoint WHERE session = ?", (session,))
     # Damaged lines of an imported file may hold the same words.
     cursor.execute("DELETE FROM record WHERE session = ? AND type = 'import.damage'", (session,))
@@ -69,16 +73,30 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
 
 def remove(cursor: sqlite3.Cursor, session: int, name: str) -> None:
     """Remove a session whose entries the archive has no longer."""
+    _pass_on(cursor, session, name)
     cursor.execute("DELETE FROM checkpoint WHERE session = ?", (session,))
     cursor.execute("DELETE FROM lease WHERE session = ?", (session,))
     cursor.execute("DELETE FROM record WHERE session = ?", (session,))
     cursor.execute("DELETE FROM session WHERE id = ?", (session,))
-    # Another session may get the name.
-    for id, body in cursor.execute("SELECT id, body FROM record WHERE type = 'session.forked'").fetchall():
-        if json.loads(body)["from"] == name:
-            cursor.execute(
-                "UPDATE record SET body = ? WHERE id = ?", (as_text({**json.loads(body), "from": None}), id)
-            )
+
+
+def _pass_on(cursor: sqlite3.Cursor, session: int, name: str) -> None:
+    """Let the forks of a session that goes know each other, and where it came from, so that what they share
+    is still forgotten in all of them; and no session that gets its name later."""
+    rows = cursor.execute(
+        "SELECT record.id, session, name, body FROM record JOIN session ON session.id = session"
+        " WHERE type = 'session.forked' AND seq IS NULL ORDER BY record.id"
+    ).fetchall()
+    events = [(id, of, called, json.loads(body)) for id, of, called, body in rows]
+    sources = [(body["from"], body["at"]) for _, of, _, body in events if of == session and body["from"]]
+    forks = [(id, called, body) for id, of, called, body in events if body["from"] == name and of != session]
+    # The nearest it came from; of a session that came from none, the fork that shares the most.
+    origin, shared = sources[-1] if sources else (None, 0)
+    for id, called, body in sorted(forks, key=lambda fork: -fork[2]["at"]):
+        changed = {**body, "from": origin, "at": min(body["at"], shared) if origin else body["at"]}
+        cursor.execute("UPDATE record SET body = ? WHERE id = ?", (as_text(changed), id))
+        if origin is None:
+            origin, shared = called, body["at"]
 
 
 def count(cursor: sqlite3.Cursor, session: int) -> None:

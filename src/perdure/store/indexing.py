@@ -81,7 +81,7 @@ def catch_up(database: Database, sessions: Iterable[int]) -> None:
                 ).fetchall()
                 if not rows:
                     break
-                gone = _undone(cursor, session)
+                gone = undone(cursor, session)
                 kept = [row[:5] for row in rows if not row[5] and row[0] not in gone]
                 index(cursor, session, [_entry(*row) for row in kept])
                 cursor.execute("UPDATE session SET indexed = ? WHERE id = ?", (rows[-1][0], session))
@@ -167,9 +167,11 @@ def _names(message: dict[str, object]) -> dict[str, str]:
     return {call["id"]: call["function"]["name"] for call in calls} if isinstance(calls, list) else {}
 
 
-def _undone(cursor: sqlite3.Cursor, session: int) -> frozenset[int]:
-    """Numbers of the entries of turns that were taken back."""
-    rows = cursor.execute("SELECT body FROM record WHERE session = ? AND type = 'turn.undone'", (session,))
+def undone(cursor: sqlite3.Cursor, session: int, since: int = 0) -> frozenset[int]:
+    """Numbers of the entries of turns that were taken back, ``since`` a record."""
+    rows = cursor.execute(
+        "SELECT body FROM record WHERE session = ? AND type = 'turn.undone' AND id > ?", (session, since)
+    )
     spans = (json.loads(row[0]) for row in rows)
     return frozenset(number for span in spans for number in range(span["first"], span["last"] + 1))
 

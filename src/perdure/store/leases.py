@@ -51,7 +51,23 @@ def take(cursor: sqlite3.Cursor, session: int, token: str) -> None:
     """Write the lease as this process's."""
     process = os.getpid()
     row = (session, token, machine(), process, started(process), now(), time.time())
-    cursor.execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    cursor.execute(
+        "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session) DO UPDATE SET"
+        " token = excluded.token, machine = excluded.machine, process = excluded.process,"
+        " started = excluded.started, beat = excluded.beat,"
+        " since = CASE token WHEN excluded.token THEN since ELSE excluded.since END",
+        row,
+    )
+
+
+def give_back(cursor: sqlite3.Cursor, session: str, token: str) -> None:
+    """End a lease. It stays as that of a dead holder, so that who had the session before still sees that
+    somebody else has had it."""
+    cursor.execute(
+        "UPDATE lease SET started = '', beat = 0"
+        " WHERE token = ? AND session = (SELECT id FROM session WHERE name = ?)",
+        (token, session),
+    )
 
 
 @lru_cache
@@ -65,13 +81,15 @@ def machine() -> str:
 
 
 def started(process: int) -> str:
-    """When a process of this machine began, in its system's own count; empty where there is none, or where
-    that can't be told (on Windows, where to ask would be to end it)."""
+    """When a process of this machine began, in its system's own count; empty where there is none or it has
+    ended, or where that can't be told (on Windows, where to ask would be to end it)."""
     if sys.platform == "win32":
         return ""
     try:
-        # man 5 proc: the 22nd field; the second, the name in brackets, may hold anything.
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+        # man 5 proc: the 22nd field; the second, the name in brackets, may hold anything. One that has ended
+        # stays there until its parent asks for it, which in a container may be never.
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in {"Z", "X"} else fields[19]
     except (FileNotFoundError, ProcessLookupError):
         if Path("/proc/self/stat").exists():
             return ""

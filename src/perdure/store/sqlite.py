@@ -61,10 +61,7 @@ class SqliteJournal:
             return
         self._held.discard(session)
         with suppress(StoreError), self._database.transaction() as cursor:
-            cursor.execute(
-                "DELETE FROM lease WHERE token = ? AND session = (SELECT id FROM session WHERE name = ?)",
-                (self._token, session),
-            )
+            leases.give_back(cursor, session, self._token)
 
     def append(
         self, session: str, entries: Sequence[NewEntry], events: Sequence[NewEvent] = ()
@@ -172,7 +169,9 @@ class SqliteJournal:
                 (id, old, row[0]),
             )
             forgetting.count(cursor, id)
-            indexing.copy(cursor, old, id, at)
+            # What was taken back later stands in the fork, and isn't in the archive: it is taken in anew.
+            gone = indexing.undone(cursor, old, since=row[0])
+            indexing.copy(cursor, old, id, min([at, *(number - 1 for number in gone)]))
             self._write_event(cursor, id, "session.forked", {"from": session, "at": at})
 
     def forget(self, session: str, numbers: Sequence[int], instead: Instead) -> Forgotten:

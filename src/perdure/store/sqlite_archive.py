@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.chat.messages import Kind
 from perdure.errors import StoreError
 from perdure.memory.passages import Corpus, Passage, Pool, Query
+from perdure.memory.words import STOP_WORDS
 from perdure.store import indexing
 from perdure.store.archive import Scope
 from perdure.store.database import Database
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 #: Candidates by words, and as many by meaning.
 CANDIDATES = 300
 #: Passages before and behind a candidate that come with it.
-BESIDE = 1
+BESIDE = 2
+#: The best ones by words, and by meaning, that speak for those around them too, and how much of that each
+#: step away takes: an answer stands beside the words of its question.
+SPREADING, FADING = 1_000, 0.7
 #: Passages with a word that are looked at, the newest ones, and of all words of a query.
 MOST_HOLDING, MOST_LOOKED_AT = 20_000, 100_000
 #: Sessions in a scope that are searched one by one; of more, all are searched and the others left out.
@@ -65,7 +69,9 @@ class SqliteArchive:
             if query.vector is not None:
                 self._vectors.load(cursor, query.embedder, where.spans)
                 found = self._vectors.nearest(cursor, query.vector, partial(_count, where=where))
-                by_meaning, likeness = found.top(CANDIDATES), found.likeness
+                likeness = found.likeness
+                lowest = found.cosines.min() if len(found.cosines) else 0.0
+                by_meaning = _spread(found.ids, found.cosines - lowest, where)
                 chosen = numpy.union1d(chosen, by_meaning)
             beside = numpy.unique(numpy.concatenate([chosen + step for step in range(-BESIDE, BESIDE + 1)]))
             passages = self._passages(cursor, beside)
@@ -178,7 +184,7 @@ class SqliteArchive:
         import numpy
 
         postings: dict[str, NDArray[int64]] = {}
-        for word in dict.fromkeys(words):
+        for word in dict.fromkeys(word for word in words if word not in STOP_WORDS):
             parts = []
             for first, last in where.spans:
                 rows = cursor.execute(
@@ -204,9 +210,7 @@ class SqliteArchive:
             return numpy.empty(0, numpy.int64), holding
         ids, places = numpy.unique(numpy.concatenate(looked_at), return_inverse=True)
         scores = numpy.bincount(places, numpy.concatenate(weights))
-        # Of two that are alike, the newer one.
-        order = numpy.lexsort((-ids, -scores))[:CANDIDATES]
-        return numpy.sort(ids[order]), holding
+        return _spread(ids, scores, where), holding
 
     def _passages(self, cursor: sqlite3.Cursor, ids: NDArray[int64]) -> list[Passage]:
         found: list[Passage] = []
@@ -230,6 +234,25 @@ class SqliteArchive:
 
 def _quoted(word: str) -> str:
     return '"' + word.replace('"', '""') + '"'
+
+
+def _spread(ids: NDArray[int64], scores: NDArray[Any], where: _Where) -> NDArray[int64]:
+    """The candidates, sorted, of passages with their scores: each counts for its neighbours as well."""
+    import numpy
+
+    best = numpy.lexsort((-ids, -scores))[:SPREADING]
+    steps = range(-BESIDE, BESIDE + 1)
+    near = numpy.concatenate([ids[best] + step for step in steps])
+    weights = numpy.concatenate([scores[best] * FADING ** abs(step) for step in steps])
+    near, places = numpy.unique(near, return_inverse=True)
+    sums = numpy.bincount(places, weights)
+    inside = numpy.zeros(len(near), bool)
+    for first, last in where.spans:
+        inside |= (near >= first) & (near <= last)
+    counting = numpy.intersect1d(numpy.flatnonzero(inside), _count(near, where))
+    # Of two that are alike, the newer one.
+    order = numpy.lexsort((-near[counting], -sums[counting]))[:CANDIDATES]
+    return numpy.sort(near[counting[order]])
 
 
 def _in_sessions(ids: NDArray[int64], where: _Where) -> NDArray[int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from perdure.app import Sessions
@@ -23,6 +24,10 @@ FORGET: Words = (
 FORGET_ALL: Words = (
     "Forget the whole session {session}, {count} entries, for good?",
     "要永久忘记整个会话 {session}（{count} 条记录）吗？",
+)
+FORGOTTEN_ALL: Words = (
+    "forgotten: the whole session {session}, {count} entries",
+    "已忘记：整个会话 {session}（{count} 条记录）",
 )
 FORGOTTEN: Words = ("forgotten in {session}: entries {entries}", "已在 {session} 中忘记：第 {entries} 条记录")
 SUMMARIES: Words = (
@@ -69,10 +74,13 @@ def forget(arguments: argparse.Namespace) -> int:
         count = sessions.count(name)
         whole = arguments.entries is None and arguments.query is None
         numbers = range(1, count + 1) if whole else _chosen(sessions, arguments, count)
-        if not numbers:
-            print(say(NONE_HOLDS, lang))
+        if not numbers and not whole:
+            if arguments.json:
+                json_line({"forgotten": {}, "summaries": 0})
+            else:
+                print(say(NONE_HOLDS, lang))
             return 1
-        if not whole:
+        if not (whole or arguments.yes):
             _preview(sessions, name, numbers)
         question = say(FORGET_ALL if whole else FORGET, lang, session=name, count=len(numbers))
         if not sure(question, yes=arguments.yes, lang=lang):
@@ -83,7 +91,10 @@ def forget(arguments: argparse.Namespace) -> int:
         json_line({"forgotten": forgotten, "summaries": gone.summaries})
         return 0
     for session, entries in gone.entries.items():
-        print(printable(say(FORGOTTEN, lang, session=session, entries=in_spans(entries))))
+        if whole and session == name:
+            print(printable(say(FORGOTTEN_ALL, lang, session=session, count=count)))
+        else:
+            print(printable(say(FORGOTTEN, lang, session=session, entries=in_spans(entries))))
     if gone.summaries:
         print(say(SUMMARIES, lang, summaries=gone.summaries))
     return 0
@@ -102,9 +113,13 @@ def _chosen(sessions: Sessions, arguments: argparse.Namespace, count: int) -> Se
 
 
 def _preview(sessions: Sessions, session: str, numbers: Sequence[int]) -> None:
+    """What the question is about, beside the question."""
     from perdure.chat.messages import text_of
 
     for entry in sessions.journal.entries(session, numbers[:20]):
-        print(printable(f"  {entry.seq} {entry.kind.value}: {one_line(text_of(entry.message), 90)}"))
+        print(
+            printable(f"  {entry.seq} {entry.kind.value}: {one_line(text_of(entry.message), 90)}"),
+            file=sys.stderr,
+        )
     if len(numbers) > 20:
-        print(f"  ... {len(numbers) - 20}")
+        print(f"  ... {len(numbers) - 20}", file=sys.stderr)

@@ -118,9 +118,16 @@ def export_session(arguments: argparse.Namespace) -> int:
         sys.stdout.buffer.writelines(whole)
         sys.stdout.buffer.flush()
         return 0
+    path = Path(arguments.output)
     try:
-        with Path(arguments.output).open("xb") as file:
-            file.writelines(whole)
+        file = path.open("xb")
+        try:
+            with file:
+                file.writelines(whole)
+        except BaseException:
+            # Half an export would stand in the way of the next one.
+            path.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise ConfigError(f"{arguments.output} can't be written: {error.strerror}") from error
     return 0

@@ -1,0 +1,375 @@
+"""A store that is full, can't be written, or is in use: what is said, and what is there afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from perdure.chat.messages import Entry
+from perdure.store.sqlite import SqliteJournal
+from scenarios.perdure_command import Command, Ran
+from scripted_endpoint import Answer, Request, Scripted, ScriptedEndpoint
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits and modes of POSIX")
+
+ROUNDS = 3
+
+
+def at_work(request: Request) -> Scripted:
+    """Some rounds of a tool, then an answer."""
+    if request.headers["x-perdure-purpose"] == "summarize":
+        return Answer("- Steps are done.")
+    rounds = 0
+    for message in reversed(request.messages):
+        if message["role"] == "user":
+            break
+        rounds += message["role"] == "assistant"
+    if rounds < ROUNDS:
+        number = len(json.dumps(request.messages))
+        call = (f"c{number}", "calculator", {"expression": f"{number} + 1"})
+        return Answer("Let me see. " * 40, calls=[call])
+    return Answer("The answer is 42. " + "word " * 3_000)
+
+
+def entries(path: Path, session: str = "s") -> list[Entry]:
+    journal = SqliteJournal(path)
+    try:
+        return [each for each in journal.records(session) if isinstance(each, Entry)]
+    finally:
+        journal.close()
+
+
+def is_sound(path: Path) -> bool:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    finally:
+        connection.close()
+
+
+def ran(command: Command, *arguments: str, prefix: tuple[str, ...] = (), largest: int | None = None) -> Ran:
+    """Run the command, with files of at most ``largest`` bytes, or through another program."""
+
+    def limited() -> None:
+        assert largest is not None
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+
+    done = subprocess.run(
+        [*prefix, sys.executable, "-m", "perdure.faces.cli.main", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=command.workspace,
+        env=command.environment,
+        preexec_fn=limited if largest is not None else None,
+        timeout=60,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+# --- full
+
+
+@dataclass
+class Filling:
+    """The endpoint's answers; ``fill`` is done when the request of this number has come in a run."""
+
+    fill: Callable[[], None] = lambda: None
+    at: int | None = None
+    requests: int = 0
+
+    def begin(self, at: int | None) -> None:
+        self.at, self.requests = at, 0
+
+    def __call__(self, request: Request) -> Scripted:
+        if self.requests == self.at:
+            self.fill()
+        self.requests += request.headers["x-perdure-purpose"] == "think"
+        return at_work(request)
+
+
+def check_full(path: Path, done: Ran, before: list[Entry], *, answered: bool) -> None:
+    """One run on a full disk, and the session afterwards."""
+    assert done.code == 1, done.err
+    assert "Traceback" not in done.err
+    assert len([line for line in done.err.splitlines() if "cannot be used" in line]) == 1, done.err
+    assert done.out.startswith("The answer is 42.") is answered
+    assert is_sound(path)
+    now = entries(path)
+    assert now[: len(before)] == before
+    assert [entry.seq for entry in now] == list(range(1, len(now) + 1))
+
+
+def test_a_disk_that_is_full_is_a_clear_error_and_the_answer_is_printed_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "store" / "s.db"
+    kept = ("--store", str(path), "--session", "s", "--embedder", "none")
+    filling = Filling()
+    with ScriptedEndpoint(filling) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        assert command("run", "Begin.", *kept).code == 0
+        before = entries(path)
+        done = ran(command, "run", "Go on.", *kept, largest=4_096)
+        check_full(path, done, before, answered=False)
+        for at in range(ROUNDS + 1):
+            before = entries(path)
+            filling.begin(at)
+            running = command.start("run", f"Go on with {at}.", *kept)
+            # No file may become larger than the log is now: as a full disk, for this process alone.
+            filling.fill = lambda process=running.pid: resource.prlimit(  # type: ignore[misc]
+                process, resource.RLIMIT_FSIZE, (largest(path), largest(path))
+            )
+            out, err = running.communicate(timeout=60)
+            check_full(path, Ran(running.returncode, out, err), before, answered=at == ROUNDS)
+            # The log may have had a little room left.
+            assert len(entries(path)) >= len(before) + 1 + 2 * at
+        filling.begin(None)
+        assert command("run", "And now?", *kept).code == 0
+    assert endpoint.refusals == []
+
+
+def largest(path: Path) -> int:
+    return max(each.stat().st_size for each in path.parent.glob("s.db-wal"))
+
+
+@contextmanager
+def mounted(folder: Path, *arguments: str) -> Iterator[None]:
+    """A file system of its own at the folder, where that may be had."""
+    folder.mkdir(exist_ok=True)
+    mount = shutil.which("mount")
+    if (
+        mount is None
+        or subprocess.run([mount, *arguments, str(folder)], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("nothing can be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_file_system_that_fills_up_during_a_run_loses_nothing_and_goes_on_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "small"
+    path = folder / "s.db"
+    kept = ("--store", str(path), "--session", "s", "--embedder", "none")
+
+    def fill() -> None:
+        room = os.statvfs(folder)
+        (folder / "filling").write_bytes(bytes(room.f_bavail * room.f_frsize))
+
+    filling = Filling(fill)
+    with mounted(folder, "-t", "tmpfs", "-o", "size=2m", "tmpfs"), ScriptedEndpoint(filling) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        assert command("run", "Begin.", *kept).code == 0
+        for at in (1, ROUNDS):
+            before = entries(path)
+            filling.begin(at)
+            done = command("run", "Go on.", *kept)
+            (folder / "filling").unlink()
+            check_full(path, done, before, answered=at == ROUNDS)
+        filling.begin(None)
+        assert command("run", "And now?", *kept).code == 0
+    assert endpoint.refusals == []
+
+
+# --- can't be written
+
+
+@dataclass(frozen=True)
+class Locked:
+    """How a store is kept from being written: modes of the file and its folder, and whether it is another
+    person's."""
+
+    file: int
+    folder: int
+    another: bool = False
+
+
+#: Root may write anything, unless it gives that up.
+PREFIX = ("setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner") if os.geteuid() == 0 else ()
+
+
+@contextmanager
+def locked(path: Path, how: Locked) -> Iterator[None]:
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("root may write anything here")
+    if how.another and os.geteuid() != 0:
+        pytest.skip("only root can make a file another person's")
+    files = list(path.parent.glob("s.db*"))
+    for each in files:
+        each.chmod(how.file)
+    path.parent.chmod(how.folder)
+    if how.another:
+        for each in (*files, path.parent):
+            os.chown(each, 65_534, 65_534)
+    try:
+        yield
+    finally:
+        if how.another:
+            for each in (*files, path.parent):
+                os.chown(each, 0, 0)
+        path.parent.chmod(0o755)
+        for each in files:
+            each.chmod(0o644)
+
+
+LOCKED = {
+    "the file": Locked(0o444, 0o755),
+    "the file and its folder": Locked(0o444, 0o555),
+    "the folder": Locked(0o644, 0o555),
+    "another person's": Locked(0o644, 0o755, another=True),
+}
+
+
+READING = {
+    ("sessions", "show", "s"): "zanzibar",
+    ("recall", "s", "zanzibar", "--embedder", "none"): "zanzibar",
+    ("sessions", "list"): "zanzibar",
+    ("sessions", "export", "s"): "zanzibar",
+    ("recall", "s", "island in the sea"): "zanzibar",
+    ("context", "s"): "tokens",
+    ("sessions", "verify", "s"): "prompt",
+}
+WRITING = (
+    ("run", "Go on.", "--session", "s"),
+    ("run", "Begin.", "--session", "new"),
+    ("sessions", "undo", "s"),
+    ("sessions", "fork", "s"),
+    ("sessions", "rm", "s", "--yes"),
+    ("forget", "s", "--entries", "1", "--yes"),
+)
+
+
+def check_reading(command: Command, path: Path, prefix: tuple[str, ...], some: int | None = None) -> None:
+    """All that only reads works, or ``some`` of it, where the rest is looked at elsewhere."""
+    for arguments, words in list(READING.items())[:some]:
+        done = ran(command, *arguments, "--store", str(path), prefix=prefix)
+        assert done.code == 0, (arguments, done.err)
+        assert words in done.out, arguments
+
+
+def check_refused(command: Command, path: Path, prefix: tuple[str, ...], some: int | None = None) -> None:
+    """All that writes says that it can't."""
+    for arguments in WRITING[:some]:
+        done = ran(command, *arguments, "--store", str(path), prefix=prefix)
+        assert done.code == 1, arguments
+        assert "cannot be used: attempt to write a readonly database" in done.err
+        assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("how", LOCKED.values(), ids=LOCKED)
+def test_a_store_that_can_only_be_read_is_read_and_says_that_it_cant_be_written(
+    tmp_path: Path, how: Locked
+) -> None:
+    path = tmp_path / "store" / "s.db"
+    with ScriptedEndpoint(lambda _: Answer("Noted.")) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        assert command("run", "zanzibar is an island", "--session", "s", "--store", str(path)).code == 0
+        before, seen = path.read_bytes(), len(endpoint.requests)
+        with locked(path, how):
+            some = None if how is LOCKED["the file and its folder"] else 2
+            check_reading(command, path, PREFIX, some)
+            check_refused(command, path, PREFIX, some and 1)
+        assert path.read_bytes() == before
+        assert len(endpoint.requests) == seen, "no model is asked in vain"
+
+
+def test_a_file_system_that_can_only_be_read_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    path = folder / "s.db"
+    with ScriptedEndpoint(lambda _: Answer("Noted.")) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        assert command("run", "zanzibar is an island", "--session", "s", "--store", str(path)).code == 0
+        with mounted(folder, "--bind", str(folder)):
+            subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)], check=True)
+            check_reading(command, path, (), 2)
+            check_refused(command, path, (), 1)
+
+
+@pytest.mark.parametrize(
+    "how", [LOCKED["the file and its folder"], LOCKED["another person's"]], ids=["mine", "another person's"]
+)
+def test_what_a_killed_run_left_in_the_log_is_read_where_nothing_can_be_written(
+    tmp_path: Path, how: Locked
+) -> None:
+    path = tmp_path / "store" / "s.db"
+    call = Answer(calls=[("c", "bash", {"command": "sleep 60"})])
+    with ScriptedEndpoint([call]) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        killed_at_work(command, endpoint, path, "zanzibar is an island")
+        assert Path(f"{path}-wal").stat().st_size > 0
+        with locked(path, how):
+            check_reading(command, path, PREFIX, 2)
+
+
+# --- in use
+
+
+def at_the_tool(command: Command, endpoint: ScriptedEndpoint, path: Path, task: str) -> subprocess.Popen[str]:
+    """A run whose tool goes on and on."""
+    kept = ("--json", "--yes", "--session", "s", "--store", str(path))
+    process = command.start("run", task, *kept)
+    assert process.stdout is not None
+    while (line := process.stdout.readline()) and "tool.started" not in line:
+        pass
+    return process
+
+
+def killed_at_work(command: Command, endpoint: ScriptedEndpoint, path: Path, task: str) -> None:
+    process = at_the_tool(command, endpoint, path, task)
+    process.kill()
+    process.communicate(timeout=20)
+
+
+def test_a_session_in_use_can_be_read_and_its_user_is_named_and_a_dead_one_is_replaced_at_once(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s.db"
+    store = ("--store", str(path))
+    script = [Answer(calls=[("c", "bash", {"command": "sleep 60"})]), Answer("fine")]
+    with ScriptedEndpoint(script) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        holder = at_the_tool(command, endpoint, path, "zanzibar is an island")
+        for lang, said in (("en", "in use by process"), ("zh", "上的进程")):
+            second = command("run", "me too", "--session", "s", *store, "--lang", lang)
+            assert (second.code, second.out) == (1, "")
+            assert said in second.err
+            assert str(holder.pid) in second.err
+            assert "Traceback" not in second.err
+        for arguments in (
+            ("sessions", "undo", "s"),
+            ("sessions", "rm", "s", "--yes"),
+            ("forget", "s", "--entries", "1", "--yes"),
+            ("compact", "s"),
+        ):
+            refused = command(*arguments, *store)
+            assert (refused.code, refused.out) == (1, ""), arguments
+            assert str(holder.pid) in refused.err
+        check_reading(command, path, ())
+        assert command("run", "elsewhere", "--session", "t", *store, "--max-time", "1").code in {0, 3}
+        assert holder.poll() is None
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate(timeout=20)
+        began = time.monotonic()
+        after = command("run", "go on", "--session", "s", *store)
+        assert (after.code, after.out) == (0, "fine\n"), after.err
+        assert time.monotonic() - began < 30, "it doesn't wait for a dead one"
+    assert endpoint.refusals == []
+    shown = command("sessions", "show", "s", "--json", *store)
+    kinds = [json.loads(line)["kind"] for line in shown.out.splitlines()]
+    assert kinds == ["user", "tool_call", "tool_result", "user", "assistant"]

@@ -1,0 +1,511 @@
+"""The archive in SQLite: what was said is found by words and by meaning, and what wasn't said is not."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from perdure.agent.forgetting import blanked
+from perdure.agent.recalling import AT_ONCE, Recaller
+from perdure.chat.messages import Kind, Message
+from perdure.errors import PerdureError, SessionUnknown
+from perdure.models.embedder import Embedder, SentenceEncoder
+from perdure.store.archive import Scope
+from perdure.store.migrations import MIGRATIONS
+from perdure.store.sqlite import SqliteJournal
+from perdure.store.sqlite_archive import SqliteArchive
+
+FILLER = ("We looked at the parser.", "The menu is renamed.", "缓存层处理好了。", "Nothing changed there.")
+
+
+class OneWord:
+    """An embedder for which two texts are alike where they begin with the same letter; and a broken one."""
+
+    def __init__(self, name: str, dimensions: int = 32, *, breaks: bool = False) -> None:
+        self.name = name
+        self.dimensions = dimensions
+        self.breaks = breaks
+        self.embedded: list[str] = []
+
+    def embed(self, texts: Sequence[str], *, asking: bool = False) -> Any:
+        if self.breaks:
+            raise PerdureError("down")
+        vectors = numpy.zeros((len(texts), self.dimensions), numpy.float32)
+        for row, text in enumerate(texts):
+            vectors[row, ord(text[:1] or " ") % self.dimensions] = 1.0
+        if not asking:
+            self.embedded += texts
+        return vectors
+
+    def close(self) -> None:
+        pass
+
+
+class Kept:
+    """A journal and the archive of the same file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = SqliteJournal(path)
+        self.archive = SqliteArchive(path)
+
+    def says(
+        self, *texts: str, session: str = "s", workspace: str = "/w", kind: Kind = Kind.USER
+    ) -> list[int]:
+        role = "assistant" if kind is Kind.ASSISTANT else "user"
+        return self.adds(
+            *((kind, {"role": role, "content": text}) for text in texts), session=session, workspace=workspace
+        )
+
+    def adds(self, *said: tuple[Kind, Message], session: str = "s", workspace: str = "/w") -> list[int]:
+        self.journal.create(session, {"workspace": workspace, "lang": "en"})
+        return [each.seq for each in self.journal.append(session, [(*each, 5) for each in said])]
+
+    def calls(self, tool: str, arguments: str, result: str, id: str = "c") -> list[int]:
+        call = {"id": id, "type": "function", "function": {"name": tool, "arguments": arguments}}
+        return self.adds(
+            (Kind.TOOL_CALL, {"role": "assistant", "content": None, "tool_calls": [call]}),
+            (Kind.TOOL_RESULT, {"role": "tool", "tool_call_id": id, "content": result}),
+        )
+
+    def finds(self, query: str, embedder: Embedder | None = None, **scope: Any) -> list[tuple[str, int]]:
+        """Session and entry of each passage, the best one first."""
+        asked = Scope(**{"session": "s", **scope})
+        found = Recaller(self.archive, embedder).search(query, asked)
+        return [(each.passage.session, each.passage.entry) for each in found]
+
+    def holders(self, query: str, **scope: Any) -> set[int]:
+        """The entries that are candidates by their words, without the neighbours that come with them."""
+        from perdure.memory.passages import Query
+        from perdure.memory.words import words_of
+
+        words = tuple(words_of(query))
+        pool = self.archive.pool(Query(query, words), Scope(**{"session": "s", **scope}))
+        return {each.entry for each in pool.passages if set(words) & set(each.words)}
+
+    def embeds(self, embedder: Embedder) -> int:
+        recaller = Recaller(self.archive, embedder)
+        done = 0
+        while some := recaller.embed_some():
+            done += some
+        return done
+
+    def rows(self, query: str) -> list[Any]:
+        connection = sqlite3.connect(self.path)
+        try:
+            return connection.execute(query).fetchall()
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        self.archive.close()
+        self.journal.close()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    kept = Kept(tmp_path / "sessions.db")
+    kept.says(*FILLER)
+    yield kept
+    kept.close()
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Iterator[SentenceEncoder]:
+    encoder = SentenceEncoder()
+    yield encoder
+    encoder.close()
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("The gateway rotates its keys.", "rotating key"),
+        ("网关密钥每月十七号轮换一次。", "密钥"),
+        ("网关密钥每月十七号轮换一次。", "轮换"),
+        ("小周负责支付回调模块", "小周"),
+        ("call rotateGatewayKey here", "rotateGatewayKey"),
+        ("call rotateGatewayKey here", "gateway"),
+        ("see ledger_writer_v2 first", "ledger_writer_v2"),
+        ("see ledger_writer_v2 first", "writer"),
+        ("it is in src/billing/ledger.py", "src/billing/ledger.py"),
+        ("it is in src/billing/ledger.py", "ledger.py"),
+        ("it is in src/billing/ledger.py", "billing"),
+        ("it failed with ERR_QUOTA_771", "ERR_QUOTA_771"),
+        ("it failed with ERR_QUOTA_771", "quota"),
+        ("it failed with ERR_QUOTA_771", "771"),
+        ("it failed with HTTP-503", "503"),
+        ("C++ is not C#", "C++"),
+        ("der Größte Café", "cafe"),
+        ("https://example.org/a?b=c", "example.org"),
+        ('He said "stop" AND NOT (OR *)', '"stop" AND NOT (OR *)'),
+    ],
+)
+def test_words_are_found_whole_and_in_parts(kept: Kept, said: str, asked: str) -> None:
+    (entry,) = kept.says(said)
+    assert kept.finds(asked)[0] == ("s", entry)
+    assert kept.holders(asked) == {entry}
+
+
+@pytest.mark.parametrize(
+    "asked", ["", "   ", "xylophone", "木琴", "?!", "\x00", "\ud800", '"', "the of", "NOT", "*"]
+)
+def test_a_query_that_nothing_holds_finds_nothing(kept: Kept, asked: str) -> None:
+    assert kept.holders(asked) == set()
+
+
+def test_calls_and_results_are_found_by_what_stands_in_them(kept: Kept) -> None:
+    call, result = kept.calls("bash", json.dumps({"command": "make zebra\nrm gnu"}), "exit code 41: yak")
+    assert kept.holders("zebra") == {call}
+    assert kept.holders("gnu") == {call}
+    assert kept.holders("yak") == {result}
+
+
+def test_a_long_entry_is_found_by_any_of_its_parts(kept: Kept) -> None:
+    text = "".join(f"Line {number} is about animal{number}. " for number in range(400))
+    (entry,) = kept.says(text)
+    for number in (0, 199, 399):
+        assert kept.holders(f"animal{number}") == {entry}
+    assert len(kept.rows(f"SELECT part FROM passage WHERE seq = {entry}")) > 10
+
+
+def test_what_nobody_said_is_never_found(kept: Kept) -> None:
+    for kind in (Kind.FEEDBACK, Kind.NOTICE, Kind.RECALL, Kind.PLAN):
+        kept.says("The quokka sleeps.", kind=kind)
+    kept.calls("recall", '{"query": "quokka"}', "[1] The quokka sleeps.", "r1")
+    kept.journal.record("s", "summary", {"notes": "The quokka sleeps."})
+    assert kept.holders("quokka sleeps") == set()
+    call, result = kept.calls("bash", '{"command": "echo quokka"}', "quokka", "r2")
+    assert kept.holders("quokka") == {call, result}
+
+
+def test_of_calls_side_by_side_only_those_of_recall_and_their_results_are_left_out(kept: Kept) -> None:
+    calls = [
+        {"id": f"c{at}", "type": "function", "function": {"name": name, "arguments": '{"query": "quokka"}'}}
+        for at, name in enumerate(("recall", "bash"))
+    ]
+    # The results in a transaction of their own, as a run writes them.
+    (call,) = kept.adds((Kind.TOOL_CALL, {"role": "assistant", "content": None, "tool_calls": calls}))
+    results = [
+        kept.adds((Kind.TOOL_RESULT, {"role": "tool", "tool_call_id": f"c{at}", "content": "a quokka"}))[0]
+        for at in range(2)
+    ]
+    assert kept.holders("quokka") == {call, results[1]}
+    texts = [text for (text,) in kept.rows(f"SELECT text FROM passage WHERE seq = {call}")]
+    assert len(texts) == 1
+    assert texts[0].count("quokka") == 1
+
+
+# --- where it is looked for -----------------------------------------------------------------------
+
+
+def test_only_a_range_is_searched_or_all_but_what_is_hidden(kept: Kept) -> None:
+    entries = kept.says(*(f"wombat number {at}" for at in range(6)))
+    first, last = entries[2], entries[3]
+    assert kept.holders("wombat", between=(first, last)) == {first, last}
+    found = Recaller(kept.archive, None).search(
+        "wombat", Scope("s", hidden=((first, last), (entries[5],) * 2))
+    )
+    best = {each.passage.entry for each in found[:3]}
+    assert best == {entries[0], entries[1], entries[4]}
+    for between in ((90, 99), (0, 0), (5, 4)):
+        assert kept.holders("wombat", between=between) == set()
+
+
+def test_the_reach_is_the_session_the_project_or_all_there_are(kept: Kept) -> None:
+    kept.says("The wombat lives in Delft.", session="near")
+    kept.says("The wombat lives in Ghent.", session="far", workspace="/elsewhere")
+    assert kept.holders("wombat") == set()
+
+    def sessions(**scope: Any) -> set[str]:
+        return {session for session, _ in kept.finds("wombat", **scope)}
+
+    assert sessions(reach="project") == {"near"}
+    assert sessions(reach="all") == {"near", "far"}
+    assert sessions(session="far", reach="project") == {"far"}
+    with pytest.raises(SessionUnknown):
+        kept.finds("wombat", session="nobody")
+
+
+def test_many_sessions_are_searched_as_few_are(kept: Kept) -> None:
+    for number in range(20):
+        kept.says(f"The wombat of room {number}.", session=f"x{number}", workspace=f"/{number % 2}")
+    kept.says("A wombat again.", session="y", workspace="/0")
+    found = {session for session, _ in kept.finds("wombat", session="y", reach="project")}
+    assert found == {"y", *(f"x{number}" for number in range(0, 20, 2))}
+    every = {session for session, _ in kept.finds("wombat", reach="all")}
+    assert every == {"y", *(f"x{number}" for number in range(20))}
+
+
+# --- meaning --------------------------------------------------------------------------------------
+
+
+def test_meaning_finds_what_has_no_word_in_common_in_either_language(
+    kept: Kept, encoder: SentenceEncoder
+) -> None:
+    (cat,) = kept.says("My cat had four kittens last night.")
+    (rain,) = kept.says("明天会下大雨，记得带伞。")
+    kept.says(*FILLER)
+    assert kept.embeds(encoder) == 10
+    assert kept.finds("a pet gave birth", encoder)[0] == ("s", cat)
+    assert kept.finds("weather forecast: wet", encoder)[0] == ("s", rain)
+    assert kept.finds("天气预报", encoder)[0] == ("s", rain)
+
+
+def test_without_vectors_and_without_an_embedder_that_works_words_are_searched(
+    kept: Kept, encoder: SentenceEncoder
+) -> None:
+    (entry,) = kept.says("The certificate of the mail relay expires.")
+    for embedder in (None, encoder, OneWord("broken", breaks=True)):
+        assert kept.finds("mail certificate", embedder)[0] == ("s", entry)
+    assert not kept.rows("SELECT * FROM vector"), "searching embeds no passage"
+
+
+def test_the_newest_are_embedded_first_and_each_once(kept: Kept) -> None:
+    kept.says(*(f"{letter} text" for letter in "abcdefghijklmnopqrstuvwxyz"))
+    embedder = OneWord("one")
+    assert Recaller(kept.archive, embedder).embed_some() == AT_ONCE
+    assert embedder.embedded[0] == "z text"
+    assert kept.embeds(embedder) == 30 - AT_ONCE
+    assert sorted(embedder.embedded) == sorted({*embedder.embedded})
+    assert kept.embeds(embedder) == 0
+    kept.says("one more")
+    assert kept.embeds(embedder) == 1
+
+
+def test_vectors_that_came_before_a_crash_are_kept_and_the_rest_come_later(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    kept = Kept(path)
+    kept.says(*(f"text {number}" for number in range(40)))
+    program = (
+        "import os, sys; from pathlib import Path; import numpy\n"
+        "from perdure.store.sqlite_archive import SqliteArchive\n"
+        "archive = SqliteArchive(Path(sys.argv[1]))\n"
+        "for _ in range(2):\n"
+        "    waiting = archive.without_vector('one', 10)\n"
+        "    archive.keep_vectors('one', {id: numpy.eye(32, dtype='float32')[0] for id, _ in waiting})\n"
+        "archive.without_vector('one', 10); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(path)], check=False).returncode == -9
+    embedder = OneWord("one")
+    assert kept.embeds(embedder) == 20
+    assert kept.rows("SELECT count(*), count(DISTINCT passage) FROM vector") == [(40, 40)]
+    kept.close()
+
+
+def test_two_processes_that_embed_at_once_give_each_passage_one_vector(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    kept = Kept(path)
+    kept.says(*(f"text {number}" for number in range(150)))
+    program = (
+        "import sys; from pathlib import Path; import numpy\n"
+        "from perdure.store.sqlite_archive import SqliteArchive\n"
+        "archive = SqliteArchive(Path(sys.argv[1]))\n"
+        "while waiting := archive.without_vector('one', 8):\n"
+        "    archive.keep_vectors('one', {id: numpy.eye(32, dtype='float32')[0] for id, _ in waiting})"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program, str(path)]) for _ in range(2)]
+    assert [each.wait(60) for each in running] == [0, 0]
+    assert kept.rows("SELECT count(*), count(DISTINCT passage) FROM vector") == [(150, 150)]
+    assert kept.archive.without_vector("one", 8) == []
+    kept.close()
+
+
+def test_another_embedder_embeds_anew_and_two_are_never_compared(kept: Kept) -> None:
+    (apple,) = kept.says("apple pie")
+    (zebra,) = kept.says("zebra crossing")
+    one, other = OneWord("one"), OneWord("other", 48)
+    kept.embeds(one)
+    assert kept.finds("aa", one)[0] == ("s", apple)
+    # None of the other one's vectors is there: its question is compared with nothing.
+    assert kept.finds("aa", other) == []
+    assert kept.finds("zebra", other)[0] == ("s", zebra), "words are found all the same"
+    assert Recaller(kept.archive, other).embed_some() == 6
+    assert kept.finds("aa", other)[0] == ("s", apple)
+    assert kept.finds("aa", one) == [], "whoever had read the vectors of the first begins anew"
+    assert kept.rows("SELECT count(*) FROM vector") == [(6,)]
+    assert {len(body) for (body,) in kept.rows("SELECT body FROM vector")} == {96}
+
+
+def test_half_way_from_one_embedder_to_another_each_question_meets_its_own(kept: Kept) -> None:
+    kept.says(*(f"{letter} text" for letter in "abcdefghijklmnopqrstuvwxyz"))
+    one, other = OneWord("one"), OneWord("other", 48)
+    kept.embeds(one)
+    assert Recaller(kept.archive, other).embed_some() == AT_ONCE
+    assert kept.finds("z", other)[0] == kept.finds("z text")[0]
+    assert kept.finds("a?", one)[0][1] == 5
+    assert 30 in [entry for _, entry in kept.finds("z?", other)]
+
+
+# --- what is gone ---------------------------------------------------------------------------------
+
+
+def gone_by_forgetting(kept: Kept, entry: int) -> None:
+    kept.journal.forget("s", [entry], blanked)
+
+
+def gone_by_undoing(kept: Kept, entry: int) -> None:
+    kept.journal.record("s", "turn.undone", {"first": entry, "last": entry})
+
+
+@pytest.mark.parametrize("gone", [gone_by_forgetting, gone_by_undoing])
+@pytest.mark.parametrize("loaded", [False, True], ids=["never read", "read before"])
+def test_what_was_forgotten_or_taken_back_is_not_found(
+    kept: Kept, gone: Callable[[Kept, int], None], loaded: bool
+) -> None:
+    (entry,) = kept.says("zebra: the wombat called Gregory")
+    kept.says("another one")
+    embedder = OneWord("one")
+    kept.embeds(embedder)
+    if loaded:
+        assert kept.finds("zzz", embedder)[0] == ("s", entry)
+    gone(kept, entry)
+    for query in ("Gregory", "zzz"):
+        assert ("s", entry) not in kept.finds(query, embedder)
+        assert ("s", entry) not in kept.finds(query)
+    assert kept.embeds(embedder) == 0
+    (again,) = kept.says("the wombat called Gregory again")
+    assert kept.holders("Gregory") == {again}
+    counted = kept.rows("SELECT passages FROM session WHERE name = 's'")
+    assert counted == kept.rows("SELECT count(*) FROM passage")
+    connection = sqlite3.connect(kept.path)
+    connection.execute("INSERT INTO passage_words (passage_words) VALUES ('integrity-check')")
+    connection.close()
+
+
+def test_a_session_that_was_removed_is_not_found_and_its_forks_are(kept: Kept) -> None:
+    kept.says("the wombat called Gregory", session="a")
+    kept.journal.fork("a", "b", 1)
+    assert kept.finds("Gregory", session="b") == [("b", 1)]
+    embedder = OneWord("one")
+    kept.embeds(embedder)
+    kept.journal.remove("a", blanked)
+    assert {session for session, _ in kept.finds("Gregory", reach="all")} == {"b"}
+    assert kept.finds("the other", embedder, session="b") == [("b", 1)]
+    kept.says("nothing of the kind", session="a")
+    assert ("a", 1) not in kept.finds("Gregory", reach="all")[:1]
+
+
+@pytest.mark.parametrize("at", [4, 5, 6, 8])
+def test_a_fork_finds_what_it_holds_even_of_a_turn_that_was_taken_back_later(kept: Kept, at: int) -> None:
+    kept.says("aardvark", "bonobo", "caracal", "dingo", session="f")
+    kept.journal.record("f", "turn.undone", {"first": 3, "last": 4})
+    kept.says("ermine", "ferret", session="f")
+    kept.journal.record("f", "turn.undone", {"first": 5, "last": 6})
+    kept.says("gnu", "heron", session="f")
+    kept.journal.fork("f", "g", at)
+    kept.says("ibex", session="g")
+    animals = ["aardvark", "bonobo", "caracal", "dingo", "ermine", "ferret", "gnu", "heron", "ibex"]
+    found = {animal for animal in animals if kept.holders(animal, session="g")}
+    undone = {"caracal", "dingo"} if at > 4 else set()
+    undone |= {"ermine", "ferret"} if at > 6 else set()
+    assert found == {*animals[:at], "ibex"} - undone
+    counted = kept.rows("SELECT passages, words FROM session WHERE name = 'g'")
+    assert counted == [(len(found), len(found))]
+
+
+def test_passages_without_a_word_are_counted_the_same_in_a_fork(kept: Kept) -> None:
+    kept.says("...", "one two", "?!", session="f")
+    kept.journal.fork("f", "g", 3)
+    assert len(set(kept.rows("SELECT passages, words FROM session WHERE name IN ('f', 'g')"))) == 1
+
+
+# --- what was written before ----------------------------------------------------------------------
+
+
+def of_schema_two(path: Path, count: int) -> None:
+    """A store as it was before there was an archive."""
+    connection = sqlite3.connect(path)
+    for step in MIGRATIONS[:2]:
+        for statement in step:
+            connection.execute(statement)
+    connection.execute("INSERT INTO session (id, name, created) VALUES (1, 'old', '2025-01-01')")
+    for seq in range(1, count + 1):
+        body = json.dumps({"role": "user", "content": f"The wombat of room {seq}."})
+        connection.execute(
+            "INSERT INTO record (session, seq, after, type, body, tokens, time)"
+            " VALUES (1, ?, ?, 'user', ?, 5, '2025-01-01T00:00:00')",
+            (seq, seq - 1, body),
+        )
+    body = json.dumps({"first": count, "last": count})
+    connection.execute(
+        "INSERT INTO record (session, after, type, body, time) VALUES (1, ?, 'turn.undone', ?, '2025-01-01')",
+        (count, body),
+    )
+    connection.execute("PRAGMA user_version = 2")
+    connection.commit()
+    connection.close()
+
+
+def test_what_was_written_before_there_was_an_archive_is_found_when_it_is_first_looked_for(
+    tmp_path: Path,
+) -> None:
+    of_schema_two(tmp_path / "s.db", 450)
+    kept = Kept(tmp_path / "s.db")
+    assert kept.rows("SELECT count(*) FROM passage") == [(0,)], "opening does nothing of the kind"
+    kept.journal.append("old", [(Kind.USER, {"role": "user", "content": "The wombat of the attic."}, 5)])
+    assert kept.finds("wombat room 123", session="old")[0] == ("old", 123)
+    assert kept.finds("attic", session="old")[0] == ("old", 451)
+    assert ("old", 450) not in kept.finds("wombat room 450", session="old"), "it was taken back"
+    assert kept.rows("SELECT count(*) FROM passage") == [(450,)]
+    kept.journal.append("old", [(Kind.USER, {"role": "user", "content": "The wombat of the cellar."}, 5)])
+    assert kept.rows("SELECT count(*) FROM passage") == [(451,)], "now it is taken in at once"
+    assert kept.finds("cellar", session="old")[0] == ("old", 452)
+    kept.close()
+
+
+def test_who_embeds_takes_in_what_was_written_before_as_well(tmp_path: Path) -> None:
+    of_schema_two(tmp_path / "s.db", 10)
+    kept = Kept(tmp_path / "s.db")
+    assert kept.embeds(OneWord("one")) == 9
+    kept.close()
+
+
+def test_an_archive_of_another_form_is_made_anew(kept: Kept) -> None:
+    embedder = OneWord("one")
+    kept.embeds(embedder)
+    connection = sqlite3.connect(kept.path)
+    connection.execute("UPDATE archive SET form = 0")
+    connection.execute("UPDATE passage SET words = 'outdated'")
+    connection.commit()
+    connection.close()
+    again = Kept(kept.path)
+    assert again.finds("parser")[0] == ("s", 1)
+    assert again.rows("SELECT count(*) FROM vector") == [(0,)]
+    assert again.embeds(embedder) == 4
+    assert again.rows("SELECT passages, words FROM session") == again.rows(
+        "SELECT count(*), sum(length(words) - length(replace(words, ' ', '')) + 1) FROM passage"
+    )
+    assert kept.finds("aaa", embedder) == again.finds("aaa", embedder), "who had it open sees the same"
+    again.close()
+
+
+def test_a_store_that_can_only_be_read_is_searched_as_it_stands(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    kept = Kept(folder / "s.db")
+    (entry,) = kept.says("the wombat called Gregory")
+    kept.embeds(OneWord("one"))
+    kept.close()
+    for name in ("s.db-wal", "s.db-shm"):
+        (folder / name).unlink(missing_ok=True)
+    connection = sqlite3.connect(f"file:{folder / 's.db'}?mode=ro", uri=True)
+    connection.close()
+    archive = SqliteArchive(folder / "s.db")
+    archive._database.connection.execute("PRAGMA query_only = ON")
+    try:
+        found = Recaller(archive, OneWord("one")).search("Gregory", Scope("s"))
+        assert found[0].passage.entry == entry
+    finally:
+        archive.close()

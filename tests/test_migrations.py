@@ -1,0 +1,217 @@
+"""Files of every older schema are brought to today's, with all that is in them, and a newer one is left
+alone."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.app import Sessions
+from perdure.chat.messages import Entry, Kind
+from perdure.config import Settings
+from perdure.errors import StoreNewer
+from perdure.store.journal import Recorded
+from perdure.store.migrations import MIGRATIONS
+from perdure.store.sqlite import SqliteJournal
+from perdure.store.sqlite_archive import SqliteArchive
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "make"}'}}
+#: Number, kind or type, and body of each record of an old session.
+RECORDS: tuple[tuple[int | None, str, dict[str, Any]], ...] = (
+    (None, "session.created", {"system": "be brief", "lang": "en", "workspace": "/old"}),
+    (1, "user", {"role": "user", "content": "The gateway is called zanzibar, 网关密钥每月轮换。"}),
+    (2, "tool_call", {"role": "assistant", "content": None, "tool_calls": [CALL]}),
+    (3, "tool_result", {"role": "tool", "tool_call_id": "c1", "content": "ERR_QUOTA_771 in src/ledger.py"}),
+    (None, "usage", {"purpose": "think", "prompt": 90, "completion": 5}),
+    (4, "assistant", {"role": "assistant", "content": "The build failed \ud800."}),
+    (5, "user", {"role": "user", "content": "and now? " + "天气" * 300}),
+)
+
+
+def made(path: Path, schema: int) -> None:
+    """A file as the perdure of that schema left it."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    for step in MIGRATIONS[:schema]:
+        for statement in step:
+            connection.execute(statement)
+    for id, name in ((3, "old"), (8, "another")):
+        connection.execute("INSERT INTO session (id, name, created) VALUES (?, ?, '2025-01-01')", (id, name))
+        after = 0
+        for seq, kind, body in RECORDS:
+            connection.execute(
+                "INSERT INTO record (session, seq, after, type, body, tokens, time)"
+                " VALUES (?, ?, ?, ?, ?, 7, '2025-01-02')",
+                (id, seq, after, kind, json.dumps(body)),
+            )
+            after = seq or after
+        if schema >= 2:
+            last = connection.execute("SELECT max(id) FROM record WHERE session = ?", (id,)).fetchone()[0]
+            connection.execute("INSERT INTO checkpoint VALUES (?, ?, ?)", (id, last, '{"kept": 1}'))
+    if schema >= 2:
+        connection.execute("INSERT INTO learnt VALUES ('m', '{\"highest\": 1.25}')")
+    connection.execute(f"PRAGMA user_version = {schema}")
+    connection.commit()
+    connection.close()
+
+
+def schema_of(path: Path) -> list[Any]:
+    """Every table and index as it was made, and the version."""
+    connection = sqlite3.connect(path)
+    try:
+        rows = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+        return [*rows, connection.execute("PRAGMA user_version").fetchone()]
+    finally:
+        connection.close()
+
+
+def rows_of(path: Path) -> dict[str, list[Any]]:
+    """All that stands in the tables of the journal."""
+    connection = sqlite3.connect(path)
+    try:
+        tables = ("session", "record", "checkpoint", "learnt")
+        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+    finally:
+        connection.close()
+
+
+def found(path: Path, query: str, session: str = "old", embedder: str = "none") -> list[int]:
+    with Sessions(Settings(store=str(path), embedder=embedder)) as sessions:
+        return [each.passage.entry for each in sessions.recall(session, query)]
+
+
+OLDER = range(1, len(MIGRATIONS))
+
+
+@pytest.mark.parametrize("schema", OLDER)
+def test_an_older_file_gets_todays_schema_and_keeps_its_rows(tmp_path: Path, schema: int) -> None:
+    blank, old = tmp_path / "blank.db", tmp_path / "old.db"
+    SqliteJournal(blank).close()
+    made(old, schema)
+    journal = SqliteJournal(old)
+    assert schema_of(old) == schema_of(blank)
+    for name in ("old", "another"):
+        kept = [
+            (each.seq, each.kind.value, each.message, each.tokens, each.time)
+            if isinstance(each, Entry)
+            else (None, each.type, each.body, 7, each.time)
+            for each in journal.records(name)
+        ]
+        assert kept == [(*record, 7, "2025-01-02") for record in RECORDS]
+        afters = [each.after for each in journal.records(name) if isinstance(each, Recorded)]
+        assert afters == [0, 3]
+        if schema >= 2:
+            state, since = journal.since_checkpoint(name)
+            assert (state, list(since)) == ({"kept": 1}, [])
+    if schema >= 2:
+        assert journal.learnt("m") == {"highest": 1.25}
+    journal.close()
+
+
+@pytest.mark.parametrize("schema", OLDER)
+def test_a_list_tells_of_old_sessions_what_it_tells_of_new_ones(tmp_path: Path, schema: int) -> None:
+    path = tmp_path / "old.db"
+    made(path, schema)
+    journal = SqliteJournal(path)
+    newer, older = journal.sessions()
+    assert (newer.name, older.name) == ("another", "old")
+    assert (older.entries, older.turns, older.workspace) == (5, 2, "/old")
+    assert older.request == ("and now? " + "天气" * 300)[:200]
+    assert older.size == sum(len(json.dumps(body)) for _, _, body in RECORDS)
+    assert (older.created, older.changed) == ("2025-01-01", "2025-01-02")
+    (entry,) = journal.append("old", [(Kind.USER, {"role": "user", "content": "on it goes"}, 3)])
+    assert entry.seq == 6
+    first = journal.sessions()[0]
+    assert (first.name, first.entries, first.turns, first.request) == ("old", 6, 3, "on it goes")
+    journal.close()
+
+
+@pytest.mark.parametrize("schema", OLDER)
+def test_opening_again_changes_nothing(tmp_path: Path, schema: int) -> None:
+    path = tmp_path / "old.db"
+    made(path, schema)
+    SqliteJournal(path).close()
+    before = schema_of(path), rows_of(path)
+    SqliteJournal(path).close()
+    SqliteArchive(path).close()
+    assert (schema_of(path), rows_of(path)) == before
+
+
+@pytest.mark.parametrize("schema", OLDER)
+def test_old_entries_are_found_when_they_are_first_looked_for(tmp_path: Path, schema: int) -> None:
+    path = tmp_path / "old.db"
+    made(path, schema)
+    assert 1 in found(path, "zanzibar")
+    assert 1 in found(path, "网关密钥")
+    assert 3 in found(path, "ERR_QUOTA_771")
+    assert 5 in found(path, "天气")
+    assert 2 in found(path, "which command was run: make", embedder="encoder")
+    connection = sqlite3.connect(path)
+    taken_in = connection.execute("SELECT name, indexed = entries FROM session ORDER BY name").fetchall()
+    connection.close()
+    assert dict(taken_in)["old"] == 1
+
+
+def test_what_is_written_before_old_entries_are_taken_in_is_found_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    made(path, 1)
+    journal = SqliteJournal(path)
+    journal.append("old", [(Kind.USER, {"role": "user", "content": "quokkas live on Rottnest"}, 3)])
+    journal.fork("old", "fork", 6)
+    journal.close()
+    for session in ("old", "fork"):
+        assert 6 in found(path, "quokkas", session)
+        assert 1 in found(path, "zanzibar", session)
+
+
+def test_two_processes_that_open_an_old_file_at_once_bring_it_there_once(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    made(path, 1)
+    program = (
+        "import sys; from pathlib import Path; from perdure.store.sqlite import SqliteJournal\n"
+        "print(len(SqliteJournal(Path(sys.argv[1])).sessions()))"
+    )
+    opening = [
+        subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [each.communicate(timeout=60)[0] for each in opening] == ["2\n"] * 3
+    assert 1 in found(path, "zanzibar")
+
+
+def test_a_step_that_fails_leaves_the_older_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old.db"
+    made(path, 2)
+    before = schema_of(path), rows_of(path)
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            "perdure.store.database.MIGRATIONS", (*MIGRATIONS[:2], (*MIGRATIONS[2], "CREATE NONSENSE"))
+        )
+        with pytest.raises(Exception, match="NONSENSE"):
+            SqliteJournal(path)
+    assert (schema_of(path), rows_of(path)) == before
+    SqliteJournal(path).close()
+
+
+@pytest.mark.parametrize("opened", [SqliteJournal, SqliteArchive])
+def test_a_newer_file_says_so_and_is_not_touched(tmp_path: Path, opened: Any) -> None:
+    path = tmp_path / "new.db"
+    made(path, len(MIGRATIONS) - 1)
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 4}")
+    connection.close()
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    with pytest.raises(StoreNewer) as newer:
+        opened(path)
+    known = len(MIGRATIONS)
+    assert f"schema {known + 4}; this one knows {known}" in newer.value.say("en")
+    assert "升级" in newer.value.say("zh")
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
