@@ -85,7 +85,8 @@ class Texts:
         call = {"id": f"call_{number}", "type": "function"}
         call |= {"function": {"name": "read_file", "arguments": arguments}}
         lines = [
-            f"{line + at}: {'_'.join(self._some(own, 2))} = {self._words[own[at]]}({int(self._random.integers(99_999))})"
+            f"{line + at}: {'_'.join(self._some(own, 2))} ="
+            f" {self._words[own[at]]}({int(self._random.integers(99_999))})"
             f"  # {' '.join(self._some(own, 5))}"
             for at in range(int(self._random.integers(1, 16)))
         ]

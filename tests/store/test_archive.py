@@ -89,7 +89,8 @@ class Kept:
 
         words = tuple(words_of(query))
         pool = self.archive.pool(Query(query, words), Scope(**{"session": "s", **scope}))
-        return {each.entry for each in pool.passages if set(words) & set(each.words)}
+        candidates = (each for each, chosen in zip(pool.passages, pool.candidate, strict=True) if chosen)
+        return {each.entry for each in candidates if set(words) & set(each.words)}
 
     def embeds(self, embedder: Embedder) -> int:
         recaller = Recaller(self.archive, embedder)

@@ -123,7 +123,8 @@ def copy(cursor: sqlite3.Cursor, old: int, new: int, last: int) -> None:
     )
     cursor.execute(
         "UPDATE session SET (passages, words) ="
-        " (SELECT count(*), coalesce(sum(length(words) - length(replace(words, ' ', '')) + 1), 0)"
+        " (SELECT count(*), coalesce(sum(CASE words WHEN '' THEN 0"
+        " ELSE length(words) - length(replace(words, ' ', '')) + 1 END), 0)"
         " FROM passage WHERE id BETWEEN ? AND ?),"
         " indexed = (SELECT min(indexed, ?) FROM session WHERE id = ?) WHERE id = ?",
         (*ids_of(new), last, old, new),

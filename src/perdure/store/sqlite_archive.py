@@ -226,9 +226,7 @@ class SqliteArchive:
                 query = "SELECT name FROM session WHERE id = ?"
                 names[session] = cursor.execute(query, (session,)).fetchone()[0]
             seq, part, kind, time, text, words = row
-            found.append(
-                Passage(id, names[session], seq, part, Kind(kind), time, text, tuple(words.split(" ")))
-            )
+            found.append(Passage(id, names[session], seq, part, Kind(kind), time, text, tuple(words.split())))
         return found
 
 

@@ -103,6 +103,8 @@ class Vectors:
         import numpy
 
         rows = numpy.zeros((len(ids), dimensions), numpy.float32)
+        if dimensions == 0:
+            return rows
         if self._exact is not None:
             if len(self._ids):
                 places = numpy.searchsorted(self._ids, ids, sorter=self._order)
