@@ -246,7 +246,8 @@ class Loop:
         else:
             if not self._was_cut(reply):
                 if reply.of_whole_prompt:
-                    self.conversation.learn_usage(self._counted, reply.usage)
+                    with suppress(StoreError):  # the reply counts; whether it can be kept is seen next
+                        self.conversation.learn_usage(self._counted, reply.usage)
                 return reply
         await self._compact()
         return await self._stream()
