@@ -96,9 +96,10 @@ class Filling:
         self.at, self.requests = at, 0
 
     def __call__(self, request: Request) -> Scripted:
-        if self.requests == self.at:
-            self.fill()
-        self.requests += request.headers["x-perdure-purpose"] == "think"
+        if request.headers["x-perdure-purpose"] == "think":
+            if self.requests == self.at:
+                self.fill()
+            self.requests += 1
         return at_work(request)
 
 
