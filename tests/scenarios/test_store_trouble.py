@@ -117,7 +117,7 @@ def check_full(path: Path, done: Ran, before: list[Entry], *, answered: bool) ->
 
 def test_a_disk_that_is_full_is_a_clear_error_and_the_answer_is_printed_all_the_same(tmp_path: Path) -> None:
     path = tmp_path / "store" / "s.db"
-    kept = ("--store", str(path), "--session", "s", "--embedder", "none")
+    kept = ("--store", str(path), "--session", "s", "--embedder", "none", "--context-window", "60000")
     filling = Filling()
     with ScriptedEndpoint(filling) as endpoint:
         command = Command(tmp_path, endpoint.base_url)
