@@ -208,7 +208,7 @@ class Memory:
         the window, and the rest has left. Reads only as much as the window and the notes can hold,
         whatever the length; the repairs are those of the part that stands, by their place in ``history``.
         """
-        for message in history[: beginning_of(history)]:
+        for message in repair(history[: beginning_of(history)])[0]:
             self.append(message)
         room = max(self.limit - self._fixed, 0)
         back = int(room * LOW_WATER)
