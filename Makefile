@@ -5,7 +5,7 @@
 # make torture   an agent at work is killed 200 times: some six minutes
 # make fix     format and mend what can be mended
 # make bench   the measurements, with what they compare with in an environment of its own; each prints a
-#              table (make bench TRANSCRIPTS=FILE adds bench/tau.py)
+#              table (make bench TRANSCRIPTS=FILE adds bench/tau.py, LOCOMO=FILE bench/locomo.py)
 # make clean   back to a fresh checkout
 
 PYTHON ?= python3
@@ -63,10 +63,13 @@ bench: $(READY) $(PEERS_READY)
 	$(BIN)/python bench/prefix.py
 	$(if $(TRANSCRIPTS),$(BIN)/python bench/tau.py "$$TRANSCRIPTS")
 	$(BIN)/python bench/files.py
+	$(if $(LOCOMO),$(PEERS)/bin/python bench/locomo.py "$$LOCOMO")
+	$(PEERS)/bin/python bench/archive.py
 	$(BIN)/python bench/facts.py
 	$(BIN)/python bench/drift.py
 	$(BIN)/python bench/agents.py
 bench: export TRANSCRIPTS := $(value TRANSCRIPTS)
+bench: export LOCOMO := $(value LOCOMO)
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage $(PEERS) bench/peers/node_modules
