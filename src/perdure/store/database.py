@@ -104,6 +104,11 @@ class Database:
         return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def connected(path: Path) -> sqlite3.Connection:
+    """A connection to the file, which threads may share."""
+    return sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+
+
 def _opened(path: Path) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -113,7 +118,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         if not path.is_file():
             raise
         return _to_read(path)
-    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    connection = connected(path)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:

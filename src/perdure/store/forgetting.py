@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from typing import Any
 
 from perdure.chat.messages import Entry, Kind
 from perdure.store import indexing
-from perdure.store.database import Database, as_text, now, shown_request
+from perdure.store.database import Database, as_text, connected, now, shown_request
 from perdure.store.journal import Instead
 
 
@@ -118,11 +119,15 @@ def count(cursor: sqlite3.Cursor, session: int) -> None:
 
 
 def leave_no_trace(database: Database) -> None:
-    """Make what was removed vanish from the file: from the index of words, which only marks it as gone, and
-    from the log that a write goes through first."""
+    """Make what was removed vanish from the file: from the index of words, which only marks it as gone, from
+    what SQLite left of it beside the rows when it moved them (which `secure_delete` doesn't see, so the file
+    is written anew), and from the log that a write goes through first."""
     with database.reading() as cursor:
         cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('optimize')")
-        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    # On a connection of its own, since here somebody may be reading.
+    with database.errors(), closing(connected(database.path)) as connection:
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _forks(
