@@ -12,10 +12,14 @@ from typing import Any
 
 import pytest
 
+from perdure.agent.conversation import Conversation
+from perdure.agent.forgetting import blanked
 from perdure.app import Sessions
 from perdure.chat.messages import Entry, Kind
+from perdure.chat.tokens import counter_for
 from perdure.config import Settings
 from perdure.errors import StoreNewer
+from perdure.memory.budget import Budget
 from perdure.store.journal import Recorded
 from perdure.store.migrations import MIGRATIONS
 from perdure.store.sqlite import SqliteJournal
@@ -112,6 +116,33 @@ def test_an_older_file_gets_todays_schema_and_keeps_its_rows(tmp_path: Path, sch
     if schema >= 2:
         assert journal.learnt("m") == {"highest": 1.25}
     journal.close()
+
+
+def test_a_file_that_is_not_there_and_one_with_nothing_in_it_come_to_the_same(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    for name in ("empty.db", "none.db"):
+        SqliteJournal(tmp_path / name).close()
+    assert schema_of(tmp_path / "empty.db") == schema_of(tmp_path / "none.db")
+    assert schema_of(tmp_path / "none.db")[-1] == (len(MIGRATIONS),)
+
+
+@pytest.mark.parametrize("schema", OLDER)
+def test_an_old_session_is_opened_forked_forgotten_and_removed(tmp_path: Path, schema: int) -> None:
+    path = tmp_path / "old.db"
+    made(path, schema)
+    journal = SqliteJournal(path)
+    opened = Conversation(journal, "old", counter_for(None), Budget.of(8000))
+    said = [body for seq, _, body in RECORDS if seq]
+    assert opened.prompt() == [{"role": "system", "content": "be brief"}, *said]
+    journal.fork("old", "fork", 4)
+    gone = journal.forget("old", [1], blanked)
+    assert gone.entries == {"old": [1], "fork": [1]}
+    assert "zanzibar" not in json.dumps([each.message for each in journal.entries("old", [1, 2, 3])])
+    journal.remove("old", blanked)
+    assert {each.name for each in journal.sessions()} == {"fork", "another"}
+    journal.close()
+    assert 1 not in found(path, "zanzibar", "fork")
+    assert 3 in found(path, "ERR_QUOTA_771", "fork")
 
 
 @pytest.mark.parametrize("schema", OLDER)

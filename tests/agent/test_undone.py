@@ -192,7 +192,7 @@ def scripts(*more: str) -> st.SearchStrategy[list[list[Message] | str]]:
 
 
 @given(scripts())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_undoing_turn_by_turn_gives_the_prompts_that_stood_before_each(
     tmp_path_factory: pytest.TempPathFactory, script: list[list[Message] | str]
 ) -> None:
@@ -213,7 +213,7 @@ def test_undoing_turn_by_turn_gives_the_prompts_that_stood_before_each(
 
 
 @given(scripts("forgets"))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_was_forgotten_and_taken_back_no_prompt_comes_out_otherwise(
     tmp_path_factory: pytest.TempPathFactory, script: list[list[Message] | str]
 ) -> None:
@@ -237,7 +237,7 @@ def test_whatever_was_forgotten_and_taken_back_no_prompt_comes_out_otherwise(
 
 
 @given(scripts("forgets"), st.integers(0, 30))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_was_forgotten_is_in_no_prompt_whatever_is_taken_back_then(
     tmp_path_factory: pytest.TempPathFactory, script: list[list[Message] | str], at: int
 ) -> None:

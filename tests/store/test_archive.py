@@ -372,6 +372,8 @@ def test_what_was_forgotten_or_taken_back_is_not_found(
     if loaded:
         assert kept.finds("zzz", embedder)[0] == ("s", entry)
     gone(kept, entry)
+    orphans = "SELECT count(*) FROM vector WHERE passage NOT IN (SELECT id FROM passage)"
+    assert kept.rows(orphans) == [(0,)]
     for query in ("Gregory", "zzz"):
         assert ("s", entry) not in kept.finds(query, embedder)
         assert ("s", entry) not in kept.finds(query)

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import json
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from perdure.chat.messages import Entry, Kind, Message
-from perdure.errors import SessionUnknown, StoreError, StoreNewer
+from perdure.errors import SessionUnknown, StoreError
 from perdure.store.journal import Recorded
-from perdure.store.migrations import MIGRATIONS
 from perdure.store.sqlite import SqliteJournal
 
 
@@ -89,71 +85,6 @@ def test_two_writers_take_turns_and_no_number_is_given_twice(tmp_path: Path) -> 
     assert [writer.wait(60) for writer in writers] == [0, 0]
     numbers = [record.seq for record in SqliteJournal(path).records("shared") if isinstance(record, Entry)]
     assert numbers == list(range(1, 101))
-
-
-def test_a_file_of_a_newer_perdure_is_named_and_not_touched(tmp_path: Path) -> None:
-    path = tmp_path / "sessions.db"
-    newer = sqlite3.connect(path)
-    newer.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
-    newer.close()
-    before = path.read_bytes()
-    with pytest.raises(StoreNewer, match="newer perdure"):
-        SqliteJournal(path)
-    assert path.read_bytes() == before
-
-
-def test_migrating_twice_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "sessions.db"
-    first = SqliteJournal(path)
-    first.create("kept", {})
-    first.append("kept", [said("x")])
-    first.checkpoint("kept", {"n": 1})
-    first.learn("m", {"highest": 1.1})
-    first.close()
-    before = schema(path)
-    second = SqliteJournal(path)
-    assert schema(path) == before
-    assert second.sessions()[0].entries == 1
-    assert second.since_checkpoint("kept")[0] == {"n": 1}
-    assert second.learnt("m") == {"highest": 1.1}
-
-
-def test_the_oldest_schema_comes_to_the_same_as_a_blank_file_and_its_rows_are_kept(tmp_path: Path) -> None:
-    blank, oldest = tmp_path / "blank.db", tmp_path / "oldest.db"
-    SqliteJournal(blank).close()
-    connection = sqlite3.connect(oldest)
-    for statement in MIGRATIONS[0]:
-        connection.execute(statement)
-    connection.execute("INSERT INTO session (id, name, created) VALUES (1, 'old', '2025-01-01')")
-    for seq, kind, body in ((None, "session.created", {"lang": "en"}), (1, "user", said("hello")[1])):
-        connection.execute(
-            "INSERT INTO record (session, seq, after, type, body, tokens, time)"
-            " VALUES (1, ?, 0, ?, ?, 5, '2025-01-01')",
-            (seq, kind, json.dumps(body)),
-        )
-    connection.execute("PRAGMA user_version = 1")
-    connection.commit()
-    connection.close()
-    journal = SqliteJournal(oldest)
-    assert schema(oldest) == schema(blank)
-    created, entry = journal.records("old")
-    assert (created.body, entry.message) == ({"lang": "en"}, said("hello")[1])  # type: ignore[union-attr]
-    assert journal.append("old", [said("more")])[0].seq == 2
-    state, since = journal.since_checkpoint("old")
-    assert state is None
-    assert len(list(since)) == 3
-    journal.checkpoint("old", {"n": 3})
-    assert journal.since_checkpoint("old")[0] == {"n": 3}
-
-
-def schema(path: Path) -> list[Any]:
-    """Every table and index as it was made, and the version."""
-    connection = sqlite3.connect(path)
-    try:
-        rows = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
-        return [*rows, connection.execute("PRAGMA user_version").fetchone()]
-    finally:
-        connection.close()
 
 
 def test_entries_come_by_number_in_the_order_asked_for_and_others_are_left_out(

@@ -174,19 +174,35 @@ def within(
     worth = [(each.score - PER_TOKEN * log(SHORTEST + _size(each.passage)), each.passage) for each in scored]
     first: dict[tuple[str, str], Passage] = {}
     chosen: list[Passage] = []
+    left = limit
     for _, passage in sorted(worth, key=lambda each: (-each[0], -each[1].id)):
-        if limit < SHORTEST:
+        if left < SHORTEST:
             break
         tokens = count(passage)
         if (earliest := first.get(moment(passage))) is not None:
             before = passage.id < earliest.id
             tokens = tokens + again(earliest) - count(earliest) if before else again(passage)
-        if tokens <= limit:
-            limit -= tokens
+        if tokens <= left:
+            left -= tokens
             chosen.append(passage)
             if earliest is None or passage.id < earliest.id:
                 first[moment(passage)] = passage
+    # Where a clock was turned back, what is of one moment doesn't stand together.
+    while chosen and _tokens(chosen, count, again) > limit:
+        chosen.pop()
     return sorted(chosen, key=lambda passage: passage.id)
+
+
+def _tokens(
+    chosen: Sequence[Passage], count: Callable[[Passage], int], again: Callable[[Passage], int]
+) -> int:
+    """What passages take in the order in which they happened."""
+    ordered = sorted(chosen, key=lambda passage: passage.id)
+    moments = [None, *map(moment, ordered)]
+    return sum(
+        again(each) if moment(each) == last else count(each)
+        for each, last in zip(ordered, moments, strict=False)
+    )
 
 
 def _size(passage: Passage) -> float:

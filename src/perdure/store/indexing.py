@@ -122,6 +122,12 @@ def copy(cursor: sqlite3.Cursor, old: int, new: int, last: int) -> None:
         (shift, *chosen),
     )
     cursor.execute(
+        "INSERT INTO sign SELECT copied.id, copied.passage, sign.embedder, sign.bits FROM vector AS copied"
+        " JOIN vector ON vector.passage = copied.passage - ? JOIN sign ON sign.vector = vector.id"
+        " WHERE copied.passage BETWEEN ? AND ?",
+        (shift, *ids_of(new)),
+    )
+    cursor.execute(
         "UPDATE session SET (passages, words) ="
         " (SELECT count(*), coalesce(sum(CASE words WHEN '' THEN 0"
         " ELSE length(words) - length(replace(words, ' ', '')) + 1 END), 0)"

@@ -84,13 +84,27 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             words, content = '', detail = none,
             tokenize = "ascii tokenchars '!#$%&()*+,-./:;<=>?@[\]^_`{|}~'"
         )""",
-        "CREATE TABLE embedder (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+        """CREATE TABLE embedder (
+            id INTEGER PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE,
+            centre BLOB              -- little-endian float32: what the signs are taken from; NULL for few
+        )""",
         """CREATE TABLE vector (
             id INTEGER PRIMARY KEY AUTOINCREMENT,  -- in the order in which they came
             passage INTEGER NOT NULL UNIQUE,
             embedder INTEGER NOT NULL,
             body BLOB NOT NULL       -- little-endian float16
         )""",
+        # Whether each number of a vector is above the centre: of most, a search in many reads nothing else.
+        """CREATE TABLE sign (
+            vector INTEGER PRIMARY KEY,
+            passage INTEGER NOT NULL,
+            embedder INTEGER NOT NULL,
+            bits BLOB NOT NULL
+        )""",
+        """CREATE TRIGGER vector_gone AFTER DELETE ON vector BEGIN
+            DELETE FROM sign WHERE vector = old.id;
+        END""",
         # dropped: counted up when vectors go, so that who has read them begins anew.
         "CREATE TABLE archive (form INTEGER NOT NULL, dropped INTEGER NOT NULL)",
         "INSERT INTO archive VALUES (0, 0)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,21 +19,31 @@ from perdure.memory.words import STOP_WORDS
 from perdure.store import indexing
 from perdure.store.archive import Scope
 from perdure.store.database import Database
-from perdure.store.vectors import Vectors
+from perdure.store.vectors import Vectors, keep_signs, within
 
 if TYPE_CHECKING:
-    from numpy import float32, int64
+    from numpy import bool_, float32, int64
     from numpy.typing import NDArray
 
-#: Candidates by words, and as many by meaning.
-CANDIDATES = 300
+#: Candidates by words and meaning together, and those among them that are the best by one alone; fewer, where
+#: with all that stand beside them they are more passages than these: in a large store they lie far apart.
+CANDIDATES, BY_ONE, TOGETHER = 300, 50, 800
 #: Passages before and behind a candidate that come with it.
 BESIDE = 2
 #: The best ones by words, and by meaning, that speak for those around them too, and how much of that each
 #: step away takes: an answer stands beside the words of its question.
 SPREADING, FADING = 1_000, 0.7
-#: Passages with a word that are looked at, the newest ones, and of all words of a query.
-MOST_HOLDING, MOST_LOOKED_AT = 20_000, 100_000
+#: Passages that are looked at since they hold a word of a query, beginning with its rarest word. By a word in
+#: more than are left these alone are judged, by so many words, if no more than one passage in ``RARE`` holds
+#: them: others hardly tell passages apart.
+MOST_LOOKED_AT, MOST_JUDGED, RARE = 15_000, 3, 20
+#: Passages with a word that are counted, the newest ones: of all words of a query, and of each one at least
+#: and at most. Of more, these tell about how many there are.
+COUNTED, LEAST_COUNTED, MOST_COUNTED = 40_000, 500, 5_000
+#: Kinds by their names: looking one up in a dictionary is much faster.
+KINDS = {kind.value: kind for kind in Kind}
+#: All ids there can be.
+EVERYWHERE = ((0, (1 << 63) - 1),)
 #: Sessions in a scope that are searched one by one; of more, all are searched and the others left out.
 FEW_SESSIONS = 8
 
@@ -40,13 +51,28 @@ FEW_SESSIONS = 8
 @dataclass(frozen=True, slots=True)
 class _Where:
     """Spans of passage ids to search, and of these the sessions that count (None: all), and spans that
-    don't count."""
+    don't count. ``sizes``: passages of each session that is searched."""
 
     spans: Sequence[tuple[int, int]]
     sessions: frozenset[int] | None
     hidden: Sequence[tuple[int, int]]
     passages: int
     words: int
+    sizes: Mapping[int, int]
+
+    def since(self, id: int) -> int:
+        """About how many passages that are searched have this id or a higher one."""
+        session, number = id >> indexing.NUMBER, id & ((1 << indexing.NUMBER) - 1)
+        newer = sum(size for each, size in self.sizes.items() if each > session)
+        return newer + max(self.sizes.get(session, 0) - number + 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """Passages by their ids, and a score for each."""
+
+    ids: NDArray[int64]
+    scores: NDArray[Any]
 
 
 class SqliteArchive:
@@ -54,7 +80,8 @@ class SqliteArchive:
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, durable=False)
-        self._vectors = Vectors()
+        # What a search in few passages needs is soon read; what one in all needs isn't given up for it.
+        self._vectors, self._all_vectors = Vectors(), Vectors()
         with suppress(StoreError):  # a file that can only be read is searched as it stands
             indexing.take_form(self._database)
 
@@ -64,19 +91,19 @@ class SqliteArchive:
         self._catch_up(scope)
         with self._database.reading() as cursor:
             where = self._where(cursor, scope)
+            vectors_in = self._all_vectors if where.spans == EVERYWHERE else self._vectors
             by_words, holding = self._by_words(cursor, query.words, where)
-            chosen, likeness = by_words, (0.0, 1.0)
+            ways, likeness = [by_words], (0.0, 1.0)
             if query.vector is not None:
-                self._vectors.load(cursor, query.embedder, where.spans)
-                found = self._vectors.nearest(cursor, query.vector, partial(_count, where=where))
+                vectors_in.load(cursor, query.embedder, where.spans)
+                counting = partial(_count, where=where)
+                found = vectors_in.nearest(cursor, query.vector, where.spans, counting)
                 likeness = found.likeness
-                lowest = found.cosines.min() if len(found.cosines) else 0.0
-                by_meaning = _spread(found.ids, found.cosines - lowest, where)
-                chosen = numpy.union1d(chosen, by_meaning)
-            beside = numpy.unique(numpy.concatenate([chosen + step for step in range(-BESIDE, BESIDE + 1)]))
-            passages = self._passages(cursor, beside)
+                ways.append(_spread(found.ids, found.cosines - found.lowest, where))
+            chosen = _best(ways)
+            passages = self._passages(cursor, numpy.unique(_beside(chosen)))
             ids = numpy.array([each.id for each in passages], numpy.int64)
-            vectors = self._vectors.of(cursor, ids, len(query.vector) if query.vector is not None else 0)
+            vectors = vectors_in.of(cursor, ids, len(query.vector) if query.vector is not None else 0)
         length = where.words / max(where.passages, 1)
         corpus = Corpus(where.passages, length, holding, likeness)
         return Pool(passages, vectors, numpy.isin(ids, chosen), corpus)
@@ -87,19 +114,23 @@ class SqliteArchive:
         with self._database.reading() as cursor:
             row = cursor.execute("SELECT id FROM embedder WHERE name = ?", (embedder,)).fetchone()
             known = row[0] if row else -1
-            rows = cursor.execute(
-                "SELECT id, text FROM"
-                " (SELECT id, text FROM passage WHERE embedder < ? ORDER BY id DESC LIMIT ?)"
-                " UNION ALL SELECT id, text FROM (SELECT id, text FROM passage WHERE embedder > ?"
-                " ORDER BY id DESC LIMIT ?) LIMIT ?",
-                (known, limit, known, limit, limit),
-            )
-            return [(int(id), str(text)) for id, text in rows]
+            others = [0, *(each[0] for each in cursor.execute("SELECT id FROM embedder").fetchall())]
+            # One by one, so that the index gives them in order and none is read that isn't wanted.
+            query = "SELECT id, text FROM passage WHERE embedder = ? ORDER BY id DESC LIMIT ?"
+            rows = [
+                row
+                for other in others
+                if other != known
+                for row in cursor.execute(query, (other, limit)).fetchall()
+            ]
+            newest = sorted(rows, key=lambda row: -row[0])[:limit]
+            return [(int(id), str(text)) for id, text in newest]
 
     def keep_vectors(self, embedder: str, vectors: Mapping[int, NDArray[float32]]) -> None:
         with self._database.transaction() as cursor:
             cursor.execute("INSERT INTO embedder (name) VALUES (?) ON CONFLICT DO NOTHING", (embedder,))
             (known,) = cursor.execute("SELECT id FROM embedder WHERE name = ?", (embedder,)).fetchone()
+            kept: list[tuple[int, int, bytes]] = []
             for id, vector in vectors.items():
                 row = cursor.execute("SELECT embedder FROM passage WHERE id = ?", (id,)).fetchone()
                 if row is None or row[0] == known:
@@ -108,11 +139,13 @@ class SqliteArchive:
                     # Another embedder's: who has read it must begin anew.
                     cursor.execute("DELETE FROM vector WHERE passage = ?", (id,))
                     cursor.execute("UPDATE archive SET dropped = dropped + 1")
+                body = vector.astype("<f2").tobytes()
                 cursor.execute(
-                    "INSERT INTO vector (passage, embedder, body) VALUES (?, ?, ?)",
-                    (id, known, vector.astype("<f2").tobytes()),
+                    "INSERT INTO vector (passage, embedder, body) VALUES (?, ?, ?)", (id, known, body)
                 )
+                kept.append((cursor.lastrowid or 0, id, body))
                 cursor.execute("UPDATE passage SET embedder = ? WHERE id = ?", (known, id))
+            keep_signs(cursor, known, kept)
 
     def close(self) -> None:
         self._database.close()
@@ -145,15 +178,17 @@ class SqliteArchive:
             sessions = {own}
         rows = cursor.execute("SELECT id, passages, words FROM session").fetchall()
         counts = [sum(row[which] for row in rows if row[0] in sessions) for which in (1, 2)]
+        sizes = {row[0]: row[1] for row in rows}
         hidden = [self._span(cursor, own, first, last) for first, last in scope.hidden]
         if scope.between:
-            return _Where([self._span(cursor, own, *scope.between)], None, hidden, counts[0], counts[1])
+            span = self._span(cursor, own, *scope.between)
+            return _Where((span,), None, hidden, counts[0], counts[1], sizes)
+        if len(sessions) == len(rows) and scope.reach == "all":
+            return _Where(EVERYWHERE, None, hidden, counts[0], counts[1], sizes)
         if len(sessions) <= FEW_SESSIONS:
-            spans = [indexing.ids_of(id) for id in sorted(sessions)]
-            return _Where(spans, None, hidden, counts[0], counts[1])
-        every = None if len(sessions) == len(rows) else frozenset(sessions)
-        last = indexing.ids_of(max(sessions))[1]
-        return _Where([(0, last)], every, hidden, counts[0], counts[1])
+            spans = tuple(indexing.ids_of(id) for id in sorted(sessions))
+            return _Where(spans, None, hidden, counts[0], counts[1], sizes)
+        return _Where(EVERYWHERE, frozenset(sessions), hidden, counts[0], counts[1], sizes)
 
     def _span(self, cursor: sqlite3.Cursor, session: int, first: int, last: int) -> tuple[int, int]:
         """The ids of the passages of these entries: found by halving, since both count up."""
@@ -179,95 +214,149 @@ class SqliteArchive:
 
     def _by_words(
         self, cursor: sqlite3.Cursor, words: Sequence[str], where: _Where
-    ) -> tuple[NDArray[int64], dict[str, int]]:
+    ) -> tuple[_Ids, dict[str, int]]:
         """The passages that hold the rarest of the words and the most of them; and how many hold each."""
         import numpy
 
-        postings: dict[str, NDArray[int64]] = {}
-        for word in dict.fromkeys(word for word in words if word not in STOP_WORDS):
-            parts = []
-            for first, last in where.spans:
-                rows = cursor.execute(
-                    "SELECT rowid FROM passage_words WHERE passage_words MATCH ? AND rowid BETWEEN ? AND ?"
-                    " ORDER BY rowid DESC LIMIT ?",
-                    (_quoted(word), first, last, MOST_HOLDING),
-                ).fetchall()
-                parts.append(numpy.array(rows, numpy.int64).reshape(-1))
-            ids = numpy.concatenate(parts) if parts else numpy.empty(0, numpy.int64)
-            postings[word] = ids[_in_sessions(ids, where)]
-        holding = {word: len(ids) for word, ids in postings.items()}
-        looked_at, weights = [], []
-        room = MOST_LOOKED_AT
-        for word in sorted((word for word in postings if holding[word]), key=holding.__getitem__):
-            if room <= 0:
+        asked = [word for word in dict.fromkeys(words) if word not in STOP_WORDS]
+        most = min(max(COUNTED // max(len(asked), 1), LEAST_COUNTED), MOST_COUNTED)
+        holding = {word: self._holding(cursor, word, where, most) for word in asked}
+        rarest = sorted((word for word in asked if holding[word]), key=holding.__getitem__)
+        looked_at: list[NDArray[int64]] = []
+        weights: list[float] = []
+        whole: list[str] = []
+        for word in rarest:
+            room = MOST_LOOKED_AT - sum(map(len, looked_at))
+            if whole and holding[word] > room:
                 break
-            ids = postings[word]
-            ids = ids[_count(ids, where)]
-            room -= len(ids)
-            looked_at.append(ids)
-            weights.append(numpy.full(len(ids), log(1 + where.passages / holding[word])))
+            looked_at.append(self._with(cursor, _quoted(word), where, room))
+            weights.append(log(1 + where.passages / holding[word]))
+            whole.append(word)
+        either = " OR ".join(map(_quoted, whole))
+        judged = [word for word in rarest[len(whole) :] if holding[word] * RARE <= where.passages]
+        for word in judged[:MOST_JUDGED]:
+            looked_at.append(
+                self._with(cursor, f"{_quoted(word)} AND ({either})", where, MOST_LOOKED_AT // 2)
+            )
+            weights.append(log(1 + where.passages / holding[word]))
         if not looked_at:
-            return numpy.empty(0, numpy.int64), holding
+            return _Ids(numpy.empty(0, numpy.int64), numpy.empty(0)), holding
         ids, places = numpy.unique(numpy.concatenate(looked_at), return_inverse=True)
-        scores = numpy.bincount(places, numpy.concatenate(weights))
-        return _spread(ids, scores, where), holding
+        scores = numpy.bincount(places, numpy.repeat(weights, list(map(len, looked_at))))
+        counting = _count(ids, where)
+        return _spread(ids[counting], scores[counting], where), holding
+
+    def _holding(self, cursor: sqlite3.Cursor, word: str, where: _Where, most: int) -> int:
+        """How many passages hold a word, estimated by the newest where there are many."""
+        holding, searched = 0, sum(where.sizes.values())
+        for first, last in where.spans:
+            count, oldest = cursor.execute(
+                "SELECT count(*), min(rowid) FROM (SELECT rowid FROM passage_words"
+                " WHERE passage_words MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)",
+                (_quoted(word), first, last, most),
+            ).fetchone()
+            if count == most:
+                among = max(where.since(oldest) - where.since(last + 1), count)
+                within = min(where.since(first) - where.since(last + 1), searched)
+                count = count * max(within, among) // among
+            holding += count
+        if where.sessions is None or not holding:
+            return holding
+        return max(holding * where.passages // max(searched, 1), 1)
+
+    def _with(self, cursor: sqlite3.Cursor, match: str, where: _Where, limit: int) -> NDArray[int64]:
+        """The newest passages that match, as far as their sessions count. One text of numbers is read much
+        faster than a row for each."""
+        import numpy
+
+        found = [numpy.empty(0, numpy.int64)]
+        for first, last in where.spans:
+            (ids,) = cursor.execute(
+                "SELECT json_group_array(rowid) FROM (SELECT rowid FROM passage_words"
+                " WHERE passage_words MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)",
+                (match, first, last, limit),
+            ).fetchone()
+            found.append(numpy.array(json.loads(ids), numpy.int64))
+        ids = numpy.concatenate(found)
+        return ids[_in_sessions(ids, where)]
 
     def _passages(self, cursor: sqlite3.Cursor, ids: NDArray[int64]) -> list[Passage]:
-        found: list[Passage] = []
+        rows = cursor.execute(
+            "SELECT id, seq, part, kind, time, text, words FROM passage"
+            " WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
+            (json.dumps(ids.tolist()),),
+        ).fetchall()
         names: dict[int, str] = {}
-        for id in map(int, ids):
-            row = cursor.execute(
-                "SELECT seq, part, kind, time, text, words FROM passage WHERE id = ?", (id,)
-            ).fetchone()
-            if row is None:
-                continue
-            session = id >> indexing.NUMBER
-            if session not in names:
-                query = "SELECT name FROM session WHERE id = ?"
-                names[session] = cursor.execute(query, (session,)).fetchone()[0]
-            seq, part, kind, time, text, words = row
-            found.append(Passage(id, names[session], seq, part, Kind(kind), time, text, tuple(words.split())))
-        return found
+        for session in {row[0] >> indexing.NUMBER for row in rows}:
+            query = "SELECT name FROM session WHERE id = ?"
+            names[session] = cursor.execute(query, (session,)).fetchone()[0]
+        return [
+            Passage(
+                id, names[id >> indexing.NUMBER], seq, part, KINDS[kind], time, text, tuple(words.split())
+            )
+            for id, seq, part, kind, time, text, words in rows
+        ]
 
 
 def _quoted(word: str) -> str:
     return '"' + word.replace('"', '""') + '"'
 
 
-def _spread(ids: NDArray[int64], scores: NDArray[Any], where: _Where) -> NDArray[int64]:
-    """The candidates, sorted, of passages with their scores: each counts for its neighbours as well."""
+def _spread(ids: NDArray[int64], scores: NDArray[Any], where: _Where) -> _Ids:
+    """Passages with their scores, sorted by ids: each of the best counts for its neighbours as well."""
     import numpy
 
-    best = numpy.lexsort((-ids, -scores))[:SPREADING]
+    best = _first(_Ids(ids, scores), SPREADING)
     steps = range(-BESIDE, BESIDE + 1)
     near = numpy.concatenate([ids[best] + step for step in steps])
     weights = numpy.concatenate([scores[best] * FADING ** abs(step) for step in steps])
     near, places = numpy.unique(near, return_inverse=True)
     sums = numpy.bincount(places, weights)
-    inside = numpy.zeros(len(near), bool)
-    for first, last in where.spans:
-        inside |= (near >= first) & (near <= last)
-    counting = numpy.intersect1d(numpy.flatnonzero(inside), _count(near, where))
-    # Of two that are alike, the newer one.
-    order = numpy.lexsort((-near[counting], -sums[counting]))[:CANDIDATES]
-    return numpy.sort(near[counting[order]])
+    counting = within(near, where.spans) & _count(near, where)
+    return _Ids(near[counting], sums[counting])
 
 
-def _in_sessions(ids: NDArray[int64], where: _Where) -> NDArray[int64]:
+def _best(ways: Sequence[_Ids]) -> NDArray[int64]:
+    """The candidates, sorted: the best of all ways to find them together, in shares of each one's best."""
+    import numpy
+
+    ids, places = numpy.unique(numpy.concatenate([way.ids for way in ways]), return_inverse=True)
+    shares = [way.scores / max(float(way.scores.max(initial=0.0)), 1e-9) for way in ways]
+    together = _Ids(ids, numpy.bincount(places, numpy.concatenate(shares), len(ids)))
+    first = [way.ids[_first(way, BY_ONE)] for way in ways]
+    chosen = numpy.concatenate([*first, ids[_first(together, CANDIDATES)]])
+    # In which place each comes first, and how many passages all up to there are.
+    places = numpy.unique(_beside(chosen), return_index=True)[1] // (2 * BESIDE + 1)
+    fitting = numpy.searchsorted(numpy.bincount(places, minlength=len(chosen)).cumsum(), TOGETHER, "right")
+    return numpy.unique(chosen[:fitting])
+
+
+def _beside(ids: NDArray[int64]) -> NDArray[int64]:
+    """The ids with those around them, one after the other."""
+    import numpy
+
+    return (ids[:, None] + numpy.arange(-BESIDE, BESIDE + 1)).ravel()
+
+
+def _first(found: _Ids, count: int) -> NDArray[int64]:
+    """Places of the highest scores; of two that are alike, the newer one's."""
+    import numpy
+
+    return numpy.lexsort((-found.ids, -found.scores))[:count]
+
+
+def _in_sessions(ids: NDArray[int64], where: _Where) -> NDArray[bool_]:
     """Which of the ids are of sessions that count."""
     import numpy
 
     if where.sessions is None:
-        return numpy.arange(len(ids))
-    return numpy.flatnonzero(numpy.isin(ids >> indexing.NUMBER, list(where.sessions)))
+        return numpy.ones(len(ids), bool)
+    return numpy.isin(ids >> indexing.NUMBER, list(where.sessions))
 
 
-def _count(ids: NDArray[int64], where: _Where) -> NDArray[int64]:
-    """Places of the ids that count as candidates."""
-    import numpy
-
-    counts = numpy.zeros(len(ids), bool)
-    counts[_in_sessions(ids, where)] = True
+def _count(ids: NDArray[int64], where: _Where) -> NDArray[bool_]:
+    """Which of the ids count as candidates."""
+    counts = _in_sessions(ids, where)
     for first, last in where.hidden:
         counts &= (ids < first) | (ids > last)
-    return numpy.flatnonzero(counts)
+    return counts
