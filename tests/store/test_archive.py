@@ -512,3 +512,28 @@ def test_a_store_that_can_only_be_read_is_searched_as_it_stands(tmp_path: Path) 
         assert found[0].passage.entry == entry
     finally:
         archive.close()
+
+
+def test_a_vector_never_comes_to_a_passage_that_was_said_after_its_own_was_gone(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "own.db")
+    (entry,) = kept.says("old words")
+    ((id, _),) = kept.archive.without_vector("e", 9)
+    gone_by_undoing(kept, entry)
+    kept.says("new words")
+    kept.archive.keep_vectors("e", {id: numpy.ones(8, numpy.float32)})
+    ((other, text),) = kept.archive.without_vector("e", 9)
+    assert text == "new words"
+    assert other != id
+    kept.close()
+
+
+@pytest.mark.parametrize("without", [(), (1,), (2, 3), (3,), (1, 2, 3)])
+def test_what_is_said_after_something_is_gone_is_found_beside_what_stayed(
+    tmp_path: Path, without: tuple[int, ...]
+) -> None:
+    kept = Kept(tmp_path / "own.db")
+    kept.says("wombat one", "wombat two", "wombat three")
+    kept.journal.forget("s", without, blanked)
+    kept.says("wombat four")
+    assert kept.holders("wombat") == {1, 2, 3, 4} - {*without}
+    kept.close()

@@ -44,9 +44,8 @@ def take_form(database: Database) -> None:
 
 def index(cursor: sqlite3.Cursor, session: int, entries: Sequence[Entry]) -> None:
     """Take in the entries that follow the last one that was."""
-    _, highest = ids_of(session)
-    query = "SELECT coalesce(max(id), ?) FROM passage WHERE id BETWEEN ? AND ?"
-    id = cursor.execute(query, (session << NUMBER, session << NUMBER, highest)).fetchone()[0]
+    (numbered,) = cursor.execute("SELECT numbered FROM session WHERE id = ?", (session,)).fetchone()
+    id = (session << NUMBER) + numbered
     rows, words = [], 0
     for entry, tool in _with_tools(cursor, session, entries):
         text = searchable(entry.kind, entry.message, tool)
@@ -64,8 +63,9 @@ def index(cursor: sqlite3.Cursor, session: int, entries: Sequence[Entry]) -> Non
         "INSERT INTO passage_words (rowid, words) VALUES (?, ?)", ((row[0], row[-1]) for row in rows)
     )
     cursor.execute(
-        "UPDATE session SET indexed = ?, passages = passages + ?, words = words + ? WHERE id = ?",
-        (entries[-1].seq if entries else 0, len(rows), words, session),
+        "UPDATE session SET indexed = ?, passages = passages + ?, words = words + ?, numbered = numbered + ?"
+        " WHERE id = ?",
+        (entries[-1].seq if entries else 0, len(rows), words, len(rows), session),
     )
 
 
@@ -132,7 +132,7 @@ def copy(cursor: sqlite3.Cursor, old: int, new: int, last: int) -> None:
         " (SELECT count(*), coalesce(sum(CASE words WHEN '' THEN 0"
         " ELSE length(words) - length(replace(words, ' ', '')) + 1 END), 0)"
         " FROM passage WHERE id BETWEEN ? AND ?),"
-        " indexed = (SELECT min(indexed, ?) FROM session WHERE id = ?) WHERE id = ?",
+        " (indexed, numbered) = (SELECT min(indexed, ?), numbered FROM session WHERE id = ?) WHERE id = ?",
         (*ids_of(new), last, old, new),
     )
 

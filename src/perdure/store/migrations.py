@@ -68,6 +68,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # The archive: derived from the entries, and made anew where it is missing or of an older form.
         "ALTER TABLE session ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0",  # the last entry in it
         "ALTER TABLE session ADD COLUMN passages INTEGER NOT NULL DEFAULT 0",
+        # The last number that a passage was given: none is given twice, so no vector comes to another's.
+        "ALTER TABLE session ADD COLUMN numbered INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE session ADD COLUMN words INTEGER NOT NULL DEFAULT 0",  # in all its passages
         """CREATE TABLE passage (
             id INTEGER PRIMARY KEY,  -- session << 32 | its number in the session
