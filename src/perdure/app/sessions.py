@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds that a search from outside a run waits until what has no vector yet gets one.
 CATCHING_UP = 20.0
+#: Entries that are imported at once, and seconds between, in which others may write.
+AT_ONCE, PAUSE = 200, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +237,13 @@ class Sessions:
         ]
         self.journal.create(session, {"system": system, "lang": lang, "workspace": workspace})
         try:
+            for start in range(0, len(entries), AT_ONCE):
+                self.journal.append(session, entries[start : start + AT_ONCE])
+                time.sleep(PAUSE)
             self.journal.append(
-                session,
-                entries,
-                [("session.imported", about), *(("import.damage", each) for each in damages)],
+                session, [], [("session.imported", about), *(("import.damage", each) for each in damages)]
             )
-        except StoreError:
+        except BaseException:
             with suppress(StoreError):
                 self.remove(session)
             raise
