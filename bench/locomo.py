@@ -270,7 +270,7 @@ class Run:
         own = self.memory.conversations[session].name
         found = [each for each in scored if each.passage.session != own or each.passage.entry <= first]
         room = budget - frame_tokens(TOKENS, "en")
-        counts = tokens_of_line(own, "en", TOKENS), tokens_of_next("en", TOKENS)
+        counts = tokens_of_line(own, "en", TOKENS), tokens_of_next(own, "en", TOKENS)
         chosen = self.timed(what, lambda: within(found, room, *counts))
         shown = excerpt(chosen, own, "en")
         assert TOKENS(shown) <= budget, (TOKENS(shown), budget)

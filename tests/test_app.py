@@ -166,3 +166,11 @@ def test_a_store_is_named_by_its_path_or_its_url(tmp_path: Path, monkeypatch: py
 def test_a_store_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigError, match="sqlite"):
         open_journal("mysql://host/db")
+
+
+async def test_what_is_raised_while_a_stream_is_read_comes_out_as_it_is(tmp_path: Path) -> None:
+    async with agent(tmp_path, ScriptedModel(["hello"])) as running:
+        with pytest.raises(ValueError, match="mine"):
+            async with running.stream("hi") as events:
+                async for _ in events:
+                    raise ValueError("mine")

@@ -131,6 +131,8 @@ def test_a_list_as_json_is_one_object_a_line_and_masks_secrets(kept: Kept) -> No
 
 def test_a_store_without_sessions_lists_none(tmp_path: Path) -> None:
     ran = Kept(tmp_path)("sessions", "list")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no sessions\n")
+    ran = Kept(tmp_path)("sessions", "list", "--json")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
@@ -667,3 +669,65 @@ def test_a_call_without_a_result_is_answered_in_the_fork_that_goes_on(kept: Kept
     assert [each["role"] for each in kept.messages("f")][1:4] == ["assistant", "tool", "user"]
     assert kept.messages("s")[2] == result_message("c1", "frost_lantern.py\nledger.py")
     assert kept("sessions", "verify", "f").code == 0
+
+
+def test_what_was_taken_back_is_marked_where_it_is_shown(kept: Kept) -> None:
+    assert kept("sessions", "undo", "s").code == 0
+    shown = kept("sessions", "show", "s").out
+    assert [line for line in shown.splitlines() if line.endswith("(taken back)")] == [
+        line for line in shown.splitlines() if line.startswith(("--- 7 ", "--- 8 "))
+    ]
+    lines = [json.loads(line) for line in kept("sessions", "show", "s", "--json").out.splitlines()]
+    assert [each["entry"] for each in lines if each["undone"]] == [7, 8]
+
+
+def test_where_nothing_has_to_do_with_a_query_that_is_said(kept: Kept) -> None:
+    for query in ("*", "？！", "( -- )"):
+        ran = kept("recall", "s", query)
+        assert (ran.code, ran.out) == (0, "nothing is found\n"), query
+        assert json.loads(kept("recall", "s", query, "--json").out) == []
+
+
+def test_a_terminal_that_lacks_characters_shows_others_and_nothing_is_lost_over_it(kept: Kept) -> None:
+    environment = kept.command.environment | {"PYTHONIOENCODING": "ascii"}
+    for arguments in (("sessions", "show", "s"), ("recall", "s", "网关密钥"), ("sessions", "list")):
+        done = subprocess.run(
+            [sys.executable, "-m", "perdure.faces.cli.main", *arguments, "--store", str(kept.path)],
+            capture_output=True,
+            cwd=kept.command.workspace,
+            env=environment,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, b""), arguments
+
+
+def test_an_export_is_as_private_as_the_store_and_takes_its_form_from_its_name(
+    kept: Kept, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    assert kept("sessions", "export", "s", "--output", str(page)).code == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert page.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["", " ", "bad\nname", "\x1b[31m", "x" * 201])
+def test_no_session_gets_a_name_that_nobody_could_type(kept: Kept, tmp_path: Path, name: str) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text('[{"role": "user", "content": "x"}]')
+    for arguments in (
+        ("sessions", "fork", "s", "--session", name),
+        ("sessions", "import", str(file), "--session", name),
+        ("run", "x", "--session", name),
+    ):
+        ran = kept(*arguments)
+        assert ran.code == 2, arguments
+        assert "1 to 200 printable characters" in ran.err
+
+
+def test_a_whole_session_is_forgotten_in_its_forks_too(kept: Kept) -> None:
+    assert kept("sessions", "fork", "s", "--at", "6", "--session", "fork").code == 0
+    ran = kept("forget", "s", "--yes")
+    assert ran.code == 0
+    assert "forgotten in fork: entries 1-6" in ran.out
+    assert "54329" not in json.dumps(kept.messages("fork"))
+    assert kept("sessions", "show", "s").code == 2

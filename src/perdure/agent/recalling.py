@@ -21,7 +21,7 @@ from perdure.config import Reach
 from perdure.errors import PerdureError
 from perdure.memory.excerpts import excerpt, frame_tokens, tokens_of_line, tokens_of_next
 from perdure.memory.passages import Passage, Pool, Query
-from perdure.memory.ranking import Scored, ranked, relevant, within
+from perdure.memory.ranking import Scored, foremost, found, ranked, relevant, within
 from perdure.memory.words import words_of
 from perdure.models.embedder import Embedder
 from perdure.store.archive import Archive, Scope
@@ -64,7 +64,7 @@ class Recaller:
 
     def search(self, text: str, scope: Scope) -> list[Scored]:
         """What is nearest to the text, best first. Raises `StoreError`."""
-        return self._found(text, scope)[2]
+        return found(*self._found(text, scope))
 
     def excerpt(
         self,
@@ -85,9 +85,13 @@ class Recaller:
             query, pool, scored = self._found(text, scope)
         except PerdureError:
             return None
-        if about:
-            scored = relevant(query, pool, scored)
-        chosen = within(scored, room, tokens_of_line(scope.session, lang, count), tokens_of_next(lang, count))
+        scored = relevant(query, pool, scored) if about else foremost(found(query, pool, scored))
+        chosen = within(
+            scored,
+            room,
+            tokens_of_line(scope.session, lang, count),
+            tokens_of_next(scope.session, lang, count),
+        )
         if not chosen:
             return None
         shown = sendable(excerpt(chosen, scope.session, lang, asked=not about)).replace("\x00", "\u2400")

@@ -73,3 +73,9 @@ def standing(records: Iterable[Entry | Recorded]) -> Standing:
             turns[-1].places.append(index)
     last = (turns[-1].first, turns[-1].last) if turns else None
     return Standing(dropped, set(compactions[-1]) if compactions else set(), last)
+
+
+def undone_entries(records: Iterable[Entry | Recorded]) -> frozenset[int]:
+    """Numbers of the entries of turns that were taken back."""
+    spans = (each.body for each in records if isinstance(each, Recorded) and each.type == "turn.undone")
+    return frozenset(number for span in spans for number in range(span["first"], span["last"] + 1))

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from perdure.app.opening import built_in_tools, config_folder, new_session_name, open_model
-from perdure.app.sessions import Sessions
+from perdure.app.sessions import Sessions, checked_name
 from perdure.config import Settings, load
 from perdure.errors import ConfigError, PerdureError
 
@@ -128,8 +128,8 @@ class Agent:
         from perdure.agent.beside import beside
         from perdure.agent.recalling import embed_behind
 
-        if session is not None and (not session.strip() or not session.isprintable() or len(session) > 200):
-            raise ConfigError("a session's name has 1 to 200 printable characters")
+        if session is not None:
+            checked_name(session)
         client = await self.client()
         session = session or new_session_name()
         self._begin(session, task)
@@ -237,11 +237,17 @@ class Agent:
                 except PerdureError as error:
                     failures.append(error)
 
+        failure: Exception | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(work)
             with receive:
-                yield receive
+                try:
+                    yield receive
+                except Exception as error:  # the group would wrap it in another
+                    failure = error
             group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
         if failures:
             raise failures[0]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from perdure.app.opening import open_archive, open_embedder, open_journal
 from perdure.config import Settings
-from perdure.errors import EntryUnknown, PerdureError, SessionExists, SessionUnknown, StoreError
+from perdure.errors import ConfigError, EntryUnknown, PerdureError, SessionExists, SessionUnknown, StoreError
 
 if TYPE_CHECKING:
     from perdure.agent.recalling import Recaller
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 CATCHING_UP = 20.0
 #: Entries that are imported at once, and seconds between, in which others may write.
 AT_ONCE, PAUSE = 200, 0.01
+LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,13 @@ class Imported:
     entries: int
     history: History
     repairs: Sequence[Repair]
+
+
+def checked_name(session: str) -> str:
+    """The name, where a session may have it. Raises `ConfigError`."""
+    if not session.strip() or not session.isprintable() or len(session) > LONGEST_NAME:
+        raise ConfigError(f"a session's name has 1 to {LONGEST_NAME} printable characters")
+    return session
 
 
 class Sessions:
@@ -117,6 +125,12 @@ class Sessions:
         """How many entries a session has."""
         return next((each.entries for each in self.journal.sessions() if each.name == session), 0)
 
+    def undone(self, session: str) -> frozenset[int]:
+        """Numbers of the entries of turns that were taken back."""
+        from perdure.agent.undone import undone_entries
+
+        return undone_entries(self.journal.records(session))
+
     def newest(self) -> SessionSummary | None:
         """The session of this workspace that changed last."""
         workspace = str(self.settings.workspace)
@@ -172,6 +186,7 @@ class Sessions:
     def fork(self, session: str, new: str, at: int | None = None) -> int:
         """A session of its own with everything up to entry ``at`` (by default the last one), which is handed
         back. Raises `SessionExists`, and `EntryUnknown` where there is no such entry."""
+        checked_name(new)
         count = self.count(self.existing(session))
         at = count if at is None else at
         if not 1 <= at <= count:
@@ -215,7 +230,7 @@ class Sessions:
         from perdure.chat.messages import Kind, text_of
         from perdure.chat.tokens import counter_for
 
-        if self.journal.exists(session):
+        if self.journal.exists(checked_name(session)):
             raise SessionExists(name=session)
         mended, repairs = history.mended()
         asked = next((text_of(message) for kind, message, _ in mended if kind is Kind.USER), "")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.agent.undone import undone_entries
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, Kind, Message, text_of
 from perdure.chat.secrets import MARK, masked
@@ -79,7 +80,7 @@ def shown(
 ) -> Iterator[EntryShown | EventShown]:
     """The records for a reader, in order. Events that say nothing to a reader are left out; text has no
     characters that would steer a terminal."""
-    undone = _undone(records)
+    undone = undone_entries(records)
     names: dict[str, str] = {}
     turn = 0
     for record in records:
@@ -116,14 +117,6 @@ def readable_time(time: str) -> str:
 def as_json_text(value: Any) -> str:
     """JSON for reading."""
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
-
-
-def _undone(records: Sequence[Entry | Recorded]) -> set[int]:
-    undone: set[int] = set()
-    for record in records:
-        if isinstance(record, Recorded) and record.type == "turn.undone":
-            undone.update(range(record.body["first"], record.body["last"] + 1))
-    return undone
 
 
 def _calls(message: Message) -> Iterator[Call]:

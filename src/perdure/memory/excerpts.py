@@ -32,11 +32,11 @@ SAID_BY: dict[Kind, Words] = {
 
 def excerpt(passages: Sequence[Passage], session: str, lang: Language, *, asked: bool = False) -> str:
     """The passages as one text for the model, in their order; those of other sessions than ``session`` are
-    named so, and session and minute stand once where passages of the same follow one another. Nobody's
+    named so, and the minute stands once where passages of the same follow one another. Nobody's
     words can close it or open another. ``asked``: the model itself looked for it."""
     before = [None, *map(moment, passages)]
     text = "\n".join(
-        next_line(passage, lang) if moment(passage) == last else line(passage, session, lang)
+        next_line(passage, session, lang) if moment(passage) == last else line(passage, session, lang)
         for passage, last in zip(passages, before, strict=False)
     )
     while found := next((words for words in (*FOUND, *HEADING, *END) if words in text), None):
@@ -47,13 +47,13 @@ def excerpt(passages: Sequence[Passage], session: str, lang: Language, *, asked:
 def line(passage: Passage, session: str, lang: Language) -> str:
     """One passage, with the number of its entry, its session where it is another one, its time and who said
     it."""
-    of = "" if passage.session == session else f"{passage.session} "
-    return f"{of}{passage.entry} ({_time(passage)}, {_said_by(passage, lang)}): {passage.text.strip()}"
+    when_and_who = f"{_time(passage)}, {_said_by(passage, lang)}"
+    return f"{_of(passage, session)}{passage.entry} ({when_and_who}): {passage.text.strip()}"
 
 
-def next_line(passage: Passage, lang: Language) -> str:
+def next_line(passage: Passage, session: str, lang: Language) -> str:
     """One passage behind another one of its session and minute."""
-    return f"{passage.entry} ({_said_by(passage, lang)}): {passage.text.strip()}"
+    return f"{_of(passage, session)}{passage.entry} ({_said_by(passage, lang)}): {passage.text.strip()}"
 
 
 def tokens_of_line(session: str, lang: Language, count: Callable[[str], int]) -> Callable[[Passage], int]:
@@ -61,14 +61,19 @@ def tokens_of_line(session: str, lang: Language, count: Callable[[str], int]) ->
     return lambda passage: count(line(passage, session, lang)) + 1
 
 
-def tokens_of_next(lang: Language, count: Callable[[str], int]) -> Callable[[Passage], int]:
+def tokens_of_next(session: str, lang: Language, count: Callable[[str], int]) -> Callable[[Passage], int]:
     """The same where it follows another one of its session and minute."""
-    return lambda passage: count(next_line(passage, lang)) + 1
+    return lambda passage: count(next_line(passage, session, lang)) + 1
 
 
 def frame_tokens(count: Callable[[str], int], lang: Language) -> int:
     """Tokens of what stands around the lines."""
     return count("\n".join((say(HEADING, lang), say(END, lang)))) + 2
+
+
+def _of(passage: Passage, session: str) -> str:
+    """Which session it is from, where that is another one."""
+    return "" if passage.session == session else f"{passage.session} "
 
 
 def _said_by(passage: Passage, lang: Language) -> str:

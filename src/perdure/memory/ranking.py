@@ -65,6 +65,8 @@ LONG = 40
 #: another one nobody has measured it, so words decide).
 SHARED, TELLING, SEVERAL = 0.4, 7.0, 3
 ALIKE = {"universal-sentence-encoder-multilingual-3": 0.45, "multilingual-e5-small": 0.84}
+#: The part of that which is enough for what somebody looks for.
+NOT_FAR = 0.6
 #: How many of the best passages are looked at for that, and how far behind the best one of these others may
 #: be, in the ranking's log-odds.
 LOOKED_AT, BEHIND = 10, 3.0
@@ -136,7 +138,43 @@ def relevant(query: Query, pool: Pool, scored: Sequence[Scored]) -> list[Scored]
     if _says_nothing(query):
         return []
     about = [each.score for each in scored[:LOOKED_AT] if _is_about(query, pool, each.passage)]
-    return [each for each in scored if each.score >= max(about) - BEHIND] if about else []
+    return _close_to(max(about), scored) if about else []
+
+
+def found(query: Query, pool: Pool, scored: Sequence[Scored]) -> list[Scored]:
+    """Those that have anything to do with what somebody looks for: a word, or a meaning that is not far. Less
+    is asked of them than of what comes by itself."""
+    return [each for each in scored if query.words and _has_to_do(query, pool, each.passage)]
+
+
+def foremost(scored: Sequence[Scored]) -> list[Scored]:
+    """The best one and what stands close behind it."""
+    return _close_to(scored[0].score, scored) if scored else []
+
+
+def _close_to(best: float, scored: Sequence[Scored]) -> list[Scored]:
+    return [each for each in scored if each.score >= best - BEHIND]
+
+
+def _has_to_do(query: Query, pool: Pool, passage: Passage) -> bool:
+    if any(word in passage.words for word in query.words if word not in STOP_WORDS):
+        return True
+    near = _alike(query)
+    if near is None:
+        return query.vector is not None  # how far is far, nobody has measured
+    return _cosine(query, pool, passage) >= near * NOT_FAR
+
+
+def _alike(query: Query) -> float | None:
+    """The cosine from which two texts are about the same; None where nobody has measured it."""
+    return next((each for name, each in ALIKE.items() if query.embedder.startswith(name)), None)
+
+
+def _cosine(query: Query, pool: Pool, passage: Passage) -> float:
+    if query.vector is None or not pool.vectors.size:
+        return 0.0
+    place = next(at for at, each in enumerate(pool.passages) if each.id == passage.id)
+    return float(pool.vectors[place] @ query.vector)
 
 
 def _says_nothing(query: Query) -> bool:
@@ -154,11 +192,8 @@ def _is_about(query: Query, pool: Pool, passage: Passage) -> bool:
     shares = bool(held) and sum(held) >= SHARED * (sum(known) + unknown)
     if shares and (sum(held) >= TELLING or len(held) >= SEVERAL):
         return True
-    near = next((each for name, each in ALIKE.items() if query.embedder.startswith(name)), None)
-    if near is None or query.vector is None or not pool.vectors.size:
-        return False
-    place = next(at for at, each in enumerate(pool.passages) if each.id == passage.id)
-    return float(pool.vectors[place] @ query.vector) >= near
+    near = _alike(query)
+    return near is not None and _cosine(query, pool, passage) >= near
 
 
 def within(

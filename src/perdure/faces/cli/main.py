@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """What `main` does, with the exit code as its result."""
+    if hasattr(sys.stdout, "reconfigure"):
+        # A terminal that can't show a character shows another one; nothing that was done is lost over it.
+        sys.stdout.reconfigure(errors="replace")
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.command is None:
@@ -140,7 +143,9 @@ def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "Writes a session as Markdown, as one HTML page, or as JSONL that import reads. Secrets are masked.",
     )
     export.add_argument("name", metavar="NAME")
-    export.add_argument("--format", choices=["md", "html", "jsonl"], default="md", help="(default: md)")
+    export.add_argument(
+        "--format", choices=["md", "html", "jsonl"], help="(default: by the FILE's ending, else md)"
+    )
     export.add_argument("--output", metavar="FILE", help="a new file (default: stdout)")
     export.add_argument("--raw", action="store_true", help="secrets are not masked")
     export.set_defaults(command=_sessions("export_session"))
@@ -163,7 +168,7 @@ def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "A session of its own, with all up to an entry of another.",
     )
     fork.add_argument("name", metavar="NAME")
-    fork.add_argument("--at", metavar="N", type=_number, help="the last entry to have (default: the newest)")
+    fork.add_argument("--at", metavar="N", type=number, help="the last entry to have (default: the newest)")
     fork.add_argument("--session", metavar="NEW", help="the new session's name")
     fork.set_defaults(command=_sessions("fork_session"))
     undo = _command(
@@ -198,7 +203,7 @@ def _add_recall(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("query", metavar="QUERY")
-    parser.add_argument("--limit", metavar="N", type=_number, default=10, help="entries at most (default 10)")
+    parser.add_argument("--limit", metavar="N", type=number, default=10, help="entries at most (default 10)")
     parser.add_argument("--json", action="store_true", help="a JSON list")
     _add_reach(parser)
     parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
@@ -234,11 +239,11 @@ def _add_reach(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _number(text: str) -> int:
-    number = int(text)
-    if number < 1:
+def number(text: str) -> int:
+    value = int(text)
+    if value < 1:
         raise ValueError
-    return number
+    return value
 
 
 def _add_context(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -54,6 +54,11 @@ RECALLED_ELSEWHERE: Words = (
     "随请求召回：第 {entries} 条记录，以及另外 {others} 个会话的记录（{tokens} 个 token）",
 )
 
+RECALLED_ONLY_ELSEWHERE: Words = (
+    "recalled with the request: entries of {others} other sessions ({tokens} tokens)",
+    "随请求召回：另外 {others} 个会话的记录（{tokens} 个 token）",
+)
+
 
 class Progress:
     """Shows events. ``quiet`` shows only what went wrong; ``verbose`` adds whole outputs, thoughts
@@ -97,7 +102,8 @@ class Progress:
                 shown = in_spans(entry for session, entry in event.entries if session == self._session)
                 others = len({session for session, _ in event.entries} - {self._session})
                 words = RECALLED if not others else RECALLED_ELSEWHERE
-                told = say(words, self._lang, entries=shown or "-", tokens=event.tokens, others=others)
+                words = words if shown else RECALLED_ONLY_ELSEWHERE
+                told = say(words, self._lang, entries=shown, tokens=event.tokens, others=others)
                 self._say(f"~ {told}", "dim")
             case Notice():
                 self._say(f"! {event.text}", "yellow")

@@ -85,7 +85,9 @@ def forget(arguments: argparse.Namespace) -> int:
         question = say(FORGET_ALL if whole else FORGET, lang, session=name, count=len(numbers))
         if not sure(question, yes=arguments.yes, lang=lang):
             return 1
-        gone = sessions.remove(name) if whole else sessions.forget(name, numbers)
+        gone = sessions.forget(name, numbers)
+        if whole:
+            sessions.remove(name)
     if arguments.json:
         forgotten = {session: list(entries) for session, entries in gone.entries.items()}
         json_line({"forgotten": forgotten, "summaries": gone.summaries})

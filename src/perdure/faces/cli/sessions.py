@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from perdure.app import Sessions, new_session_name
-from perdure.chat.language import say
+from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, text_of
 from perdure.chat.secrets import masked
 from perdure.errors import ConfigError, Words
@@ -30,6 +31,8 @@ UNDONE: Words = (
     "taken back: entries {first}-{last}; what tools did stays done",
     "已撤销：第 {first}-{last} 条记录；工具做过的事不会撤销",
 )
+TAKEN_BACK: Words = ("taken back", "已撤销")
+NONE: Words = ("no sessions", "没有会话")
 NOTHING_TO_UNDO: Words = ("there is no turn to take back", "没有可撤销的回合")
 REMOVE: Words = (
     "Remove the session {session} with its {entries} entries for good?",
@@ -56,7 +59,10 @@ def list_sessions(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     lang = language_of_person(settings.lang)
     with Sessions(settings) as sessions:
-        for each in sessions.journal.sessions():
+        every = sessions.journal.sessions()
+        if not every and not arguments.json:
+            print(say(NONE, lang), file=sys.stderr)
+        for each in every:
             request = masked(each.request)
             if arguments.json:
                 json_line(
@@ -86,16 +92,20 @@ def list_sessions(arguments: argparse.Namespace) -> int:
 
 def show_session(arguments: argparse.Namespace) -> int:
     """The messages of a session, in order, whole; or some of them."""
-    with Sessions(settings_from(arguments)) as sessions:
+    settings = settings_from(arguments)
+    lang = language_of_person(settings.lang)
+    with Sessions(settings) as sessions:
         name = sessions.existing(arguments.name)
         if arguments.entries is not None:
             first, last = span_of(arguments.entries, name, sessions.count(name))
+            undone = sessions.undone(name)
             for entry in sessions.journal.entries(name, range(first, last + 1)):
-                _show(entry, as_json=arguments.json)
+                _show(entry, as_json=arguments.json, undone=entry.seq in undone, lang=lang)
             return 0
+        undone = sessions.undone(name)
         for record in sessions.journal.records(name):
             if isinstance(record, Entry):
-                _show(record, as_json=arguments.json)
+                _show(record, as_json=arguments.json, undone=record.seq in undone, lang=lang)
     return 0
 
 
@@ -107,9 +117,11 @@ def export_session(arguments: argparse.Namespace) -> int:
     lang = language_of_person(settings.lang)
     with Sessions(settings) as sessions:
         records = list(sessions.journal.records(sessions.existing(arguments.name)))
-    if arguments.format == "jsonl":
+    ending = Path(arguments.output or "").suffix.removeprefix(".")
+    form = arguments.format or (ending if ending in {"md", "html", "jsonl"} else "md")
+    if form == "jsonl":
         pieces = export.as_jsonl(records, arguments.name, raw=arguments.raw)
-    elif arguments.format == "html":
+    elif form == "html":
         pieces = export.as_html(records, arguments.name, raw=arguments.raw, lang=lang)
     else:
         pieces = export.as_markdown(records, arguments.name, raw=arguments.raw, lang=lang)
@@ -120,7 +132,8 @@ def export_session(arguments: argparse.Namespace) -> int:
         return 0
     path = Path(arguments.output)
     try:
-        file = path.open("xb")
+        # As private as the store.
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         try:
             with file:
                 file.writelines(whole)
@@ -145,7 +158,9 @@ def import_session(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{arguments.file} can't be read: {error.strerror}") from error
     history = read_history(data, arguments.file)
     with Sessions(settings) as sessions:
-        imported = sessions.import_history(history, arguments.session or new_session_name())
+        imported = sessions.import_history(
+            history, new_session_name() if arguments.session is None else arguments.session
+        )
     for damage in history.damages:
         print(printable(say(DAMAGED, lang, line=damage.line, what=damage.say(lang))), file=sys.stderr)
     for left_out in history.left_out:
@@ -172,7 +187,7 @@ def import_session(arguments: argparse.Namespace) -> int:
 def fork_session(arguments: argparse.Namespace) -> int:
     """A session of its own that goes on from an entry of another."""
     settings = settings_from(arguments)
-    new = arguments.session or new_session_name()
+    new = new_session_name() if arguments.session is None else arguments.session
     with Sessions(settings) as sessions:
         at = sessions.fork(arguments.name, new, arguments.at)
     print(printable(say(FORKED, language_of_person(settings.lang), new=new, at=at, session=arguments.name)))
@@ -223,7 +238,7 @@ def verify_session(arguments: argparse.Namespace) -> int:
     return 1 if found.different else 0
 
 
-def _show(entry: Entry, *, as_json: bool) -> None:
+def _show(entry: Entry, *, as_json: bool, undone: bool, lang: Language) -> None:
     if as_json:
         json_line(
             {
@@ -231,13 +246,19 @@ def _show(entry: Entry, *, as_json: bool) -> None:
                 "kind": entry.kind.value,
                 "time": entry.time,
                 "tokens": entry.tokens,
+                "undone": undone,
                 "message": entry.message,
             }
         )
         return
-    print(f"--- {entry.seq} {entry.kind.value} {entry.time[:19]}")
+    mark = f" ({say(TAKEN_BACK, lang)})" if undone else ""
+    print(f"--- {entry.seq} {entry.kind.value} {entry.time[:19]}{mark}")
     if text := text_of(entry.message):
         print(printable(text))
+    parts = entry.message.get("content")
+    for part in parts if isinstance(parts, list) else ():
+        if part.get("type") != "text":
+            print(printable(f"[{part.get('type')}]"))
     for call in entry.message.get("tool_calls") or ():
         print(printable(f"{call['function']['name']} {call['function']['arguments']}"))
 
