@@ -148,8 +148,10 @@ def found(query: Query, pool: Pool, scored: Sequence[Scored]) -> list[Scored]:
 
 
 def foremost(scored: Sequence[Scored]) -> list[Scored]:
-    """The best one and what stands close behind it."""
-    return _close_to(scored[0].score, scored) if scored else []
+    """The best few, however far apart, since who looks for a thing wants to see what became of it too; and
+    what else stands close behind the best one."""
+    close = _close_to(scored[0].score, scored) if scored else []
+    return [*scored[: max(LOOKED_AT, len(close))]]
 
 
 def _close_to(best: float, scored: Sequence[Scored]) -> list[Scored]:
