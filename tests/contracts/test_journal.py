@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from perdure.agent.conversation import Conversation, result_message
 from perdure.agent.forgetting import FORGOTTEN, blanked
+from perdure.agent.undone import standing, undone_entries
 from perdure.chat.encodings import sendable
 from perdure.chat.messages import Entry, Kind, Message
 from perdure.chat.tokens import counter_for
@@ -110,6 +111,24 @@ def test_a_list_of_sessions_says_how_much_there_is_and_what_was_asked_last(journ
     assert (seen.entries, seen.turns, seen.request, seen.workspace) == (3, 2, "和第二个", "/w")
     bodies = [each.message if isinstance(each, Entry) else each.body for each in journal.records("s")]
     assert seen.size == sum(len(json.dumps(each, separators=(",", ":"))) for each in bodies)
+
+
+def test_a_turn_that_was_taken_back_is_neither_counted_nor_the_last_request(journal: Journal) -> None:
+    journal.append("s", [user("first"), answer("a"), user("second"), answer("b")])
+    journal.record("s", "turn.undone", {"first": 3, "last": 4})
+    seen = at_a_glance(journal, "s")
+    assert (seen.entries, seen.turns, seen.request) == (4, 1, "first")
+    journal.fork("s", "before", 4)
+    journal.fork("before", "behind", 2)
+    assert [at_a_glance(journal, each).turns for each in ("before", "behind")] == [2, 1]
+    journal.append("s", [user("third")])
+    journal.forget("s", [1], blanked)
+    seen = at_a_glance(journal, "s")
+    assert (seen.entries, seen.turns, seen.request) == (5, 2, "third")
+    journal.record("s", "turn.undone", {"first": 5, "last": 5})
+    journal.record("s", "turn.undone", {"first": 1, "last": 2})
+    seen = at_a_glance(journal, "s")
+    assert (seen.entries, seen.turns, seen.request) == (5, 0, "")
 
 
 # --- forks
@@ -460,6 +479,7 @@ DEEDS = st.lists(
         st.tuples(st.just("fork"), st.integers(1, 9)),
         st.tuples(st.just("forget"), st.sets(st.integers(1, 9), max_size=3)),
         st.tuples(st.just("checkpoint"), st.just(0)),
+        st.tuples(st.just("undo"), st.just(0)),
     ),
     max_size=12,
 )
@@ -483,6 +503,9 @@ def test_what_a_list_says_of_a_session_is_what_is_there_and_numbers_have_no_gaps
                 journal.checkpoint(name, {})
             elif deed == "forget":
                 journal.forget(name, sorted(what), blanked)
+            elif deed == "undo":
+                if turn := standing(journal.records(name)).turn:
+                    journal.record(name, "turn.undone", {"first": turn[0], "last": turn[1]})
             elif what <= at_a_glance(journal, name).entries:
                 names.append(str(len(names)))
                 journal.fork(name, names[-1], what)
@@ -490,11 +513,13 @@ def test_what_a_list_says_of_a_session_is_what_is_there_and_numbers_have_no_gaps
             there = entries(journal, name)
             seen = at_a_glance(journal, name)
             assert [entry.seq for entry in there] == list(range(1, len(there) + 1))
-            assert (seen.entries, seen.turns) == (len(there), len(there))
+            undone = undone_entries(journal.records(name))
+            turns = [each for each in there if each.seq not in undone]
+            assert (seen.entries, seen.turns) == (len(there), len(turns))
             bodies: list[Message] = [
                 each.message if isinstance(each, Entry) else dict(each.body) for each in journal.records(name)
             ]
             assert seen.size == sum(len(json.dumps(each, separators=(",", ":"))) for each in bodies)
-            asked = [each.message["content"] for each in there if each.message["content"] != FORGOTTEN]
+            asked = [each.message["content"] for each in turns if each.message["content"] != FORGOTTEN]
             assert seen.request == (sendable(asked[-1]) if asked else "")
         journal.close()

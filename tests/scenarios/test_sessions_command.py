@@ -13,6 +13,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from rich.cells import cell_len
 
 from perdure.agent.conversation import Conversation, result_message
 from perdure.chat.messages import Entry, Message, kind_of
@@ -107,9 +108,9 @@ def test_a_list_tells_size_turns_and_the_last_request_the_newest_first(kept: Kep
     assert (ran.code, ran.err) == (0, "")
     later, s = ran.out.splitlines()
     assert re.fullmatch(
-        r"later  \d{4}-\d\d-\d\d \d\d:\d\d  1 turns, 4 entries, [\d.]+ k?B  The staging.*", later
+        r"later  \d{4}-\d\d-\d\d \d\d:\d\d  ~/workspace  1 turn, 4 entries, [\d.]+ k?B  The staging.*", later
     )
-    assert s.startswith("s  ")
+    assert s.startswith("s      2")
     assert "3 turns, 8 entries" in s
     assert s.endswith("网关密钥每月十七号轮换一次。")
     assert "3 个回合，8 条记录" in kept("sessions", "list", "--lang", "zh").out
@@ -129,11 +130,76 @@ def test_a_list_as_json_is_one_object_a_line_and_masks_secrets(kept: Kept) -> No
     assert KEY not in kept("sessions", "list").out
 
 
+def test_a_list_counts_the_turns_that_stand(kept: Kept) -> None:
+    kept("sessions", "undo", "s")
+    line = kept("sessions", "list").out.strip()
+    assert "2 turns, 8 entries" in line
+    assert line.endswith("keep it to yourself.")
+    (as_json,) = kept("sessions", "list", "--json").events
+    assert (as_json["turns"], as_json["entries"]) == (2, 8)
+    for _ in range(2):
+        kept("sessions", "undo", "s")
+    assert re.search(r"0 turns, 8 entries, [\d.]+ k?B\n\Z", kept("sessions", "list").out)
+
+
+def test_a_list_shows_each_workspace_in_short_and_as_json_whole(kept: Kept, tmp_path: Path) -> None:
+    deep = tmp_path / "a folder of many words" / "and another one" / "工作"
+    kept.holds("deep", SAID[:2], deep)
+    kept.holds("nowhere", SAID[:2], Path("/"))
+    ran = kept("sessions", "list")
+    nowhere, shown, s = ran.out.splitlines()
+    assert "  /    " in nowhere
+    assert re.search(r"  …\S[^~]*and another one/工作  1 turn, 2 entries", shown)
+    assert "~/workspace " in s
+    places = [cell_len(re.split(r"  \d+ turns?,", line)[0]) for line in (nowhere, shown, s)]
+    assert len(set(places)) == 1, "one column below the other"
+    whole = {each["name"]: each["workspace"] for each in kept("sessions", "list", "--json").events}
+    assert whole == {"deep": str(deep), "nowhere": "/", "s": str(kept.command.workspace)}
+
+
 def test_a_store_without_sessions_lists_none(tmp_path: Path) -> None:
-    ran = Kept(tmp_path)("sessions", "list")
-    assert (ran.code, ran.out, ran.err) == (0, "", "no sessions\n")
-    ran = Kept(tmp_path)("sessions", "list", "--json")
+    kept = Kept(tmp_path)
+    ran = kept("sessions", "list")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == f"no sessions: there is no store {kept.path}\n"
+    ran = kept("sessions", "list", "--json")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
+    SqliteJournal(kept.path).close()
+    ran = kept("sessions", "list")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no sessions\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sessions", "list"],
+        ["sessions", "list", "--json"],
+        ["sessions", "show", "s"],
+        ["sessions", "show", "s", "--entries", "1"],
+        ["sessions", "export", "s"],
+        ["sessions", "fork", "s"],
+        ["sessions", "undo", "s"],
+        ["sessions", "verify", "s"],
+        ["sessions", "rm", "s", "--yes"],
+        ["sessions", "import", "nothing.jsonl"],
+        ["recall", "s", "x"],
+        ["forget", "s", "--yes"],
+        ["context", "s"],
+        ["compact", "s"],
+        ["compact", "s", "--preview"],
+        ["compact", "s", "--undo"],
+        ["run", "go on", "--continue"],
+    ],
+    ids=" ".join,
+)
+def test_a_store_that_is_not_there_is_not_made_by_whoever_looks(tmp_path: Path, arguments: list[str]) -> None:
+    command = Command(tmp_path, "http://127.0.0.1:9/v1")
+    for store in (("--store", str(tmp_path / "new" / "s.db")), ()):
+        before = sorted(command.workspace.parent.rglob("*"))
+        ran = command(*arguments, *store)
+        assert ran.code == (0 if arguments[1] == "list" else 2), ran.err
+        assert ran.out == ""
+        assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_show_gives_every_message_whole_with_its_calls(kept: Kept) -> None:

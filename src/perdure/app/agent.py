@@ -172,9 +172,9 @@ class Agent:
         from perdure.agent.overview import last_opened
         from perdure.agent.summarizing import compacted
 
+        opened = last_opened(self.sessions.records(session))
         client = await self.client()
         tools = self._registry(client, self._recollection(self.sessions.recaller)).specs
-        opened = last_opened(self.journal.records(self.sessions.existing(session)))
         # Where nobody names another window, the session keeps its own, whatever model writes the gist.
         window = None if self.settings.context_window else opened.get("window")
         if preview:
@@ -194,7 +194,8 @@ class Agent:
         Asks no model and changes nothing. Raises `SessionUnknown` where the session doesn't exist."""
         from perdure.agent.overview import overview
 
-        return overview(self.journal, self.sessions.existing(session))
+        self.sessions.existing(session)
+        return overview(self.journal, session)
 
     def run_sync(
         self,

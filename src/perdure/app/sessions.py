@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from perdure.app.opening import open_archive, open_embedder, open_journal
+from perdure.app.opening import open_archive, open_embedder, open_journal, path_of
 from perdure.config import Settings
 from perdure.errors import ConfigError, EntryUnknown, PerdureError, SessionExists, SessionUnknown, StoreError
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from perdure.agent.recalling import Recaller
     from perdure.agent.verifying import Verified
     from perdure.chat.foreign import History
+    from perdure.chat.messages import Entry
     from perdure.chat.repair import Repair
     from perdure.memory.ranking import Scored
     from perdure.models.embedder import Embedder
     from perdure.store.archive import Archive
-    from perdure.store.journal import Forgotten, Journal, NewEntry, SessionSummary
+    from perdure.store.journal import Forgotten, Journal, NewEntry, Recorded, SessionSummary
 
 #: Seconds that a search from outside a run waits until what has no vector yet gets one.
 CATCHING_UP = 20.0
@@ -86,7 +87,13 @@ class Sessions:
         self._recaller = self._embedder = None
 
     @property
+    def is_there(self) -> bool:
+        """There is a store already; where there is none, who only looks makes none."""
+        return self._journal is not None or path_of(self.settings.store).exists()
+
+    @property
     def journal(self) -> Journal:
+        """The journal, made where it doesn't exist."""
         if self._journal is None:
             self._journal = open_journal(self.settings.store)
         return self._journal
@@ -116,25 +123,34 @@ class Sessions:
         finally:
             self.journal.release(session)
 
+    def listed(self) -> Sequence[SessionSummary]:
+        """All sessions, the one that changed last first."""
+        return self.journal.sessions() if self.is_there else ()
+
     def existing(self, session: str) -> str:
-        if not self.journal.exists(session):
+        if not (self.is_there and self.journal.exists(session)):
             raise SessionUnknown(name=session)
         return session
 
+    def records(self, session: str) -> Iterator[Entry | Recorded]:
+        """All that happened in a session, in order."""
+        self.existing(session)
+        return self.journal.records(session)
+
     def count(self, session: str) -> int:
         """How many entries a session has."""
-        return next((each.entries for each in self.journal.sessions() if each.name == session), 0)
+        return next((each.entries for each in self.listed() if each.name == session), 0)
 
     def undone(self, session: str) -> frozenset[int]:
         """Numbers of the entries of turns that were taken back."""
         from perdure.agent.undone import undone_entries
 
-        return undone_entries(self.journal.records(session))
+        return undone_entries(self.records(session))
 
     def newest(self) -> SessionSummary | None:
         """The session of this workspace that changed last."""
         workspace = str(self.settings.workspace)
-        return next((each for each in self.journal.sessions() if each.workspace == workspace), None)
+        return next((each for each in self.listed() if each.workspace == workspace), None)
 
     def recall(self, session: str, query: str, limit: int = 10) -> list[Scored]:
         """What in the archive is nearest to a query, best first, one passage an entry."""
@@ -164,7 +180,7 @@ class Sessions:
         from perdure.agent.undone import standing
 
         with self.held(self.existing(session)):
-            turn = standing(self.journal.records(session)).turn
+            turn = standing(self.records(session)).turn
             if turn:
                 self.journal.record(session, "turn.undone", {"first": turn[0], "last": turn[1]})
         return turn
@@ -176,7 +192,7 @@ class Sessions:
         from perdure.agent.undone import standing
 
         with self.held(self.existing(session)):
-            if not standing(self.journal.records(session)).compaction:
+            if not standing(self.records(session)).compaction:
                 return None
             before = {entry for entry, _ in overview(self.journal, session).standing}
             self.journal.record(session, "compaction.undone", {})
@@ -201,26 +217,29 @@ class Sessions:
         from perdure.memory.words import words_of
 
         wanted = set(words_of(query))
-        entries = (each for each in self.journal.records(self.existing(session)) if isinstance(each, Entry))
+        entries = (each for each in self.records(session) if isinstance(each, Entry))
         return [each.seq for each in entries if wanted and wanted <= set(words_of(whole_text(each.message)))]
 
     def forget(self, session: str, numbers: Sequence[int]) -> Forgotten:
         """Remove the words of entries for good, and all that was made from them."""
         from perdure.agent.forgetting import blanked
 
+        self.existing(session)
         return self.journal.forget(session, numbers, blanked)
 
     def remove(self, session: str) -> Forgotten:
         """Remove a session for good."""
         from perdure.agent.forgetting import blanked
 
+        self.existing(session)
         return self.journal.remove(session, blanked)
 
     def verify(self, session: str) -> Verified:
         """Whether a session's journal gives the prompts that were sent, byte for byte."""
         from perdure.agent.verifying import verified
 
-        return verified(self.journal, self.existing(session))
+        self.existing(session)
+        return verified(self.journal, session)
 
     def import_history(self, history: History, session: str) -> Imported:
         """A new session from a conversation of elsewhere, mended where it must be. Damaged records are kept

@@ -25,6 +25,19 @@ def language_of(text: str) -> Language:
 
 
 def say(words: Words, lang: Language, /, **facts: object) -> str:
-    """The words in one language, with the facts filled in."""
+    """The words in one language, with the facts filled in. A number chooses between a word for one and a word
+    for any other: ``{entries:entry|entries}``."""
     chosen = words[1 if lang == "zh" else 0]
-    return chosen.format(**facts) if facts else chosen
+    return chosen.format(**{name: _counting(fact) for name, fact in facts.items()}) if facts else chosen
+
+
+class _Count(int):
+    """A number that is also asked for its word."""
+
+    def __format__(self, form: str) -> str:
+        one, bar, other = form.partition("|")
+        return (one if self == 1 else other) if bar else int(self).__format__(form)
+
+
+def _counting(fact: object) -> object:
+    return _Count(fact) if type(fact) is int else fact

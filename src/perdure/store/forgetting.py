@@ -101,21 +101,26 @@ def _pass_on(cursor: sqlite3.Cursor, session: int, name: str) -> None:
 
 
 def count(cursor: sqlite3.Cursor, session: int) -> None:
-    """Count anew what is known of a session at a glance."""
+    """Count anew what is known of a session at a glance. Turns are those that stand."""
     cursor.execute(
-        "UPDATE session SET (entries, turns, size, newest, changed) ="
-        " (SELECT count(seq), count(CASE WHEN type = ? AND seq IS NOT NULL THEN 1 END),"
-        " coalesce(sum(length(body)), 0), coalesce(max(id), 0), coalesce(max(time), created)"
-        " FROM record WHERE record.session = session.id) WHERE id = ?",
-        (Kind.USER.value, session),
+        "UPDATE session SET (entries, size, newest, changed) ="
+        " (SELECT count(seq), coalesce(sum(length(body)), 0), coalesce(max(id), 0),"
+        " coalesce(max(time), created) FROM record WHERE record.session = session.id) WHERE id = ?",
+        (session,),
     )
-    row = cursor.execute(
-        "SELECT body FROM record WHERE session = ? AND type = ? AND seq IS NOT NULL AND forgotten IS NULL"
-        " ORDER BY id DESC LIMIT 1",
+    asked = cursor.execute(
+        "SELECT id, seq, forgotten FROM record WHERE session = ? AND type = ? AND seq IS NOT NULL"
+        " ORDER BY id",
         (session, Kind.USER.value),
-    ).fetchone()
+    ).fetchall()
+    undone = indexing.undone(cursor, session)
+    standing = [(id, forgotten) for id, seq, forgotten in asked if seq not in undone]
+    last = next((id for id, forgotten in reversed(standing) if not forgotten), None)
+    row = cursor.execute("SELECT body FROM record WHERE id = ?", (last,)).fetchone()
     request = shown_request(json.loads(row[0])) if row else ""
-    cursor.execute("UPDATE session SET request = ? WHERE id = ?", (request, session))
+    cursor.execute(
+        "UPDATE session SET turns = ?, request = ? WHERE id = ?", (len(standing), request, session)
+    )
 
 
 def leave_no_trace(database: Database) -> None:

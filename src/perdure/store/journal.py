@@ -15,8 +15,9 @@ from perdure.chat.messages import Entry, Kind, Message
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A session at a glance. ``entries`` is how many it holds; times are UTC, ISO 8601; ``size`` in bytes of
-    what is kept of it, the archive not counted; ``request`` the beginning of the person's last one."""
+    """A session at a glance. ``entries`` is how many it holds; times are UTC, ISO 8601; ``turns`` those that
+    stand, and ``request`` the beginning of the last one's; ``size`` in bytes of what is kept of it, the
+    archive not counted."""
 
     name: str
     created: str

@@ -92,10 +92,11 @@ class SqliteJournal:
 
     def record(self, session: str, type: str, body: Mapping[str, Any]) -> None:
         with self._database.transaction() as cursor:
-            self._write_event(cursor, self._mine(cursor, session), type, body)
+            id = self._mine(cursor, session)
+            self._write_event(cursor, id, type, body)
             if type == "turn.undone":
-                undone = range(body["first"], body["last"] + 1)
-                indexing.drop(cursor, self._database.session(cursor, session), undone)
+                indexing.drop(cursor, id, range(body["first"], body["last"] + 1))
+                forgetting.count(cursor, id)
 
     def records(self, session: str) -> Iterator[Entry | Recorded]:
         return self._records(session, 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import anyio
@@ -73,7 +72,7 @@ def show_context(arguments: argparse.Namespace) -> int:
     """What is in the window of a session, by part."""
     settings = settings_from(arguments)
     agent = Agent(settings)
-    with closing(agent.journal):
+    with agent.sessions:
         overview = agent.context(arguments.name)
     if arguments.json:
         json_line(overview.as_json())

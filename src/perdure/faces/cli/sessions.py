@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from perdure.app import Sessions, new_session_name
+from perdure.app import Sessions, new_session_name, path_of
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, text_of
 from perdure.chat.secrets import masked
@@ -15,7 +18,10 @@ from perdure.errors import ConfigError, Words
 from perdure.faces.cli.asking import sure
 from perdure.faces.cli.run import settings_from
 from perdure.faces.cli.spans import span_of
-from perdure.faces.cli.terminal import json_line, language_of_person, one_line, printable
+from perdure.faces.cli.terminal import json_line, language_of_person, one_line, printable, short_folder
+
+if TYPE_CHECKING:
+    from perdure.store.journal import SessionSummary
 
 IMPORTED: Words = (
     "{entries} entries from {file} ({form}) are now the session {session}",
@@ -33,6 +39,7 @@ UNDONE: Words = (
 )
 TAKEN_BACK: Words = ("taken back", "已撤销")
 NONE: Words = ("no sessions", "没有会话")
+NO_STORE: Words = ("no sessions: there is no store {path}", "没有会话：存储 {path} 不存在")
 NOTHING_TO_UNDO: Words = ("there is no turn to take back", "没有可撤销的回合")
 REMOVE: Words = (
     "Remove the session {session} with its {entries} entries for good?",
@@ -49,9 +56,12 @@ UNKNOWN: Words = (
     "{unknown} 个无法比较：由旧版本发送，或其中有内容已被忘记",
 )
 LISTED: Words = (
-    "{name}  {changed}  {turns} turns, {entries} entries, {size}  {request}",
-    "{name}  {changed}  {turns} 个回合，{entries} 条记录，{size}  {request}",
+    "{name}  {changed}  {workspace}  {turns} {turns:turn|turns}, {entries} {entries:entry|entries}, {size}"
+    "  {request}",
+    "{name}  {changed}  {workspace}  {turns} 个回合，{entries} 条记录，{size}  {request}",
 )
+#: Columns to which a short name is filled up in a list.
+NAME_COLUMNS = 28
 
 
 def list_sessions(arguments: argparse.Namespace) -> int:
@@ -59,35 +69,38 @@ def list_sessions(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     lang = language_of_person(settings.lang)
     with Sessions(settings) as sessions:
-        every = sessions.journal.sessions()
-        if not every and not arguments.json:
-            print(say(NONE, lang), file=sys.stderr)
+        every, is_there = sessions.listed(), sessions.is_there
+    if arguments.json:
         for each in every:
-            request = masked(each.request)
-            if arguments.json:
-                json_line(
-                    {
-                        "name": each.name,
-                        "created": each.created,
-                        "changed": each.changed,
-                        "entries": each.entries,
-                        "turns": each.turns,
-                        "size": each.size,
-                        "request": request,
-                        "workspace": each.workspace,
-                    }
-                )
-                continue
-            facts = {
-                "name": printable(each.name),
-                "changed": each.changed[:16].replace("T", " "),
-                "turns": each.turns,
-                "entries": each.entries,
-                "size": _size(each.size),
-                "request": one_line(request, 60),
-            }
-            print(say(LISTED, lang, **facts).rstrip())
+            json_line({**asdict(each), "request": masked(each.request)})
+        return 0
+    if not is_there:
+        print(printable(say(NO_STORE, lang, path=path_of(settings.store))), file=sys.stderr)
+    elif not every:
+        print(say(NONE, lang), file=sys.stderr)
+    _list(every, lang)
     return 0
+
+
+def _list(every: Sequence[SessionSummary], lang: Language) -> None:
+    from rich.cells import cell_len, set_cell_size
+
+    rows = [(printable(each.name), short_folder(each.workspace), each) for each in every]
+    name_columns = min(max((cell_len(name) for name, _, _ in rows), default=0), NAME_COLUMNS)
+    folder_columns = max((cell_len(folder) for _, folder, _ in rows), default=0)
+    for name, folder, each in rows:
+        line = say(
+            LISTED,
+            lang,
+            name=set_cell_size(name, max(cell_len(name), name_columns)),
+            changed=each.changed[:16].replace("T", " "),
+            workspace=set_cell_size(folder, folder_columns),
+            turns=each.turns,
+            entries=each.entries,
+            size=_size(each.size),
+            request=one_line(masked(each.request), 60),
+        )
+        print(line.rstrip())
 
 
 def show_session(arguments: argparse.Namespace) -> int:
@@ -103,7 +116,7 @@ def show_session(arguments: argparse.Namespace) -> int:
                 _show(entry, as_json=arguments.json, undone=entry.seq in undone, lang=lang)
             return 0
         undone = sessions.undone(name)
-        for record in sessions.journal.records(name):
+        for record in sessions.records(name):
             if isinstance(record, Entry):
                 _show(record, as_json=arguments.json, undone=record.seq in undone, lang=lang)
     return 0
@@ -116,7 +129,7 @@ def export_session(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     lang = language_of_person(settings.lang)
     with Sessions(settings) as sessions:
-        records = list(sessions.journal.records(sessions.existing(arguments.name)))
+        records = list(sessions.records(arguments.name))
     ending = Path(arguments.output or "").suffix.removeprefix(".")
     form = arguments.format or (ending if ending in {"md", "html", "jsonl"} else "md")
     if form == "jsonl":

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from perdure.chat.language import Language
@@ -31,6 +33,14 @@ def language_of_person(lang: str | None) -> Language:
         (os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), ""
     )
     return "zh" if spoken.startswith("zh") else "en"
+
+
+def short_folder(path: str, width: int = 30) -> str:
+    """A folder in at most ``width`` characters: the home folder as ``~``, and of a longer path its end."""
+    with suppress(ValueError, RuntimeError):  # it is elsewhere, or there is no home
+        path = str("~" / Path(path).relative_to(Path.home()))
+    shown = " ".join(printable(path).split())
+    return shown if len(shown) <= width else f"…{shown[1 - width :]}"
 
 
 def one_line(text: str, width: int = 100) -> str:
