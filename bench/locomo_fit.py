@@ -29,6 +29,8 @@ from perdure.models.embedder import SentenceEncoder
 LIKENESSES = ("words", "share", "meaning", "day")
 LEAST = {"share": 3.0, "meaning": 2.5}
 MOST = {"words -1": 1.5, "length": 1.0}
+#: Those that are fitted; of the others there is nothing to learn here.
+FITTED_SIGNS = [name for name in WEIGHTS if name not in ("verbatim", "echo")]
 PENALTY, ROUNDS = 1e-3, 1_500
 
 
@@ -107,9 +109,9 @@ def fit(conversations: Sequence[Conversation], questions: Sequence[Question]) ->
     tables = []
     with memory(conversations, SentenceEncoder()) as made:
         for vectors in (True, False):
-            names = [name for name in WEIGHTS if vectors or not name.startswith("meaning")]
+            names = [name for name in FITTED_SIGNS if vectors or not name.startswith("meaning")]
             tables.append(fitted(Samples(names, made, questions, vectors)))
-    for name in WEIGHTS:
+    for name in FITTED_SIGNS:
         with_vectors, by_words = (round(table.get(name, 0.0), 2) for table in tables)
         yield f'    "{name}": ({with_vectors}, {by_words}),'
 

@@ -86,11 +86,16 @@ async def test_what_left_the_window_stands_right_before_the_request_that_is_abou
 
 
 async def test_it_stays_with_its_turn_so_that_the_next_prompt_begins_with_the_same_bytes(kept: Kept) -> None:
-    await kept.turn(MASCOT)
-    before = kept.models[-1].requests[-1].messages
-    await kept.turn("Thanks, nothing else.")
+    for _ in range(3):
+        await kept.turn(MASCOT)
+        before = kept.models[-1].requests[-1].messages
+        await kept.turn("Thanks, nothing else.")
+        if not kept.of("compaction"):
+            break
+    else:
+        pytest.fail("each time something left the window in between")
     after = kept.models[-1].requests[0].messages
-    assert not kept.of("compaction")
+    assert any("wombat called Gregory" in str(message["content"]) for message in before)
     assert after[: len(before)] == before
 
 

@@ -162,7 +162,7 @@ def test_what_is_placed_fits_and_stands_as_it_happened(found: Pool, asked: str, 
 
 
 def test_what_a_clock_turned_back_has_torn_apart_is_counted_as_it_stands() -> None:
-    said = [passage(id, "ship", time=DAY.format(1 + id % 2)) for id in range(1, 7)]
+    said = [passage(id, f"ship {id}", time=DAY.format(1 + id % 2)) for id in range(1, 7)]
     scored = ranked(query("ship"), pool(said))
     chosen = within(scored, 60, lambda each: 14, lambda each: 10)
     assert len(chosen) == 4  # 14 each, as none stands behind one of its moment
@@ -230,6 +230,36 @@ def test_of_two_that_are_alike_the_newer_one_comes_first() -> None:
     found = among_talk("The build is green.", "The build is green.")
     best, second = ranked(query("is the build green"), found)[:2]
     assert best.passage.id > second.passage.id
+
+
+def test_what_holds_the_very_words_comes_first_in_a_session_of_few_entries_too() -> None:
+    said = ["The deploy key is in the vault.", "Is the vault open?", "The vault's deploy key is not in use."]
+    assert first(
+        "deploy key is in the vault", pool([passage(id, text) for id, text in enumerate(said, 1)])
+    ) == [said[0]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("Which port does staging use?", "For staging, use the port 54329."),
+        ("网关密钥什么时候轮换？", "网关密钥每月十七号轮换。"),
+    ],
+)
+def test_a_question_that_was_asked_often_comes_behind_its_answer(asked: str, answer: str) -> None:
+    found = among_talk(asked, asked, answer, asked, asked)
+    order = first(asked, found, len(found.passages))
+    assert order.index(answer) < order.index(asked)
+    placed = [each.passage.text for each in relevant(query(asked), found, ranked(query(asked), found))]
+    assert answer in placed
+    assert asked not in placed
+
+
+def test_what_was_said_again_and_again_is_placed_once_as_it_was_said_last() -> None:
+    said = ["The port is 8080.", "The port is 9090.", "the port  is 8080.", "The port is 9091."]
+    found = pool([passage(id, text, time=DAY.format(id)) for id, text in enumerate(said, 1)])
+    placed = within(ranked(query("what is the port"), found), 1_000, lambda each: 10)
+    assert [each.text for each in placed] == said[1:]
 
 
 def test_a_day_that_is_asked_for_is_preferred() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING, Any
 
+from perdure.chat.messages import Kind
 from perdure.memory.passages import Passage, Pool, Query, moment
 from perdure.memory.words import STOP_WORDS, words_of
 
@@ -56,6 +57,9 @@ WEIGHTS: dict[str, tuple[float, float]] = {
     "ends asking": (-1.57, -0.83),
     "answers": (1.09, 1.04),
     "length": (1.0, 1.0),
+    # Not fitted, for no question of LoCoMo stands there itself.
+    "verbatim": (4.0, 4.0),
+    "echo": (-6.0, -6.0),
 }
 #: Words from which a passage's length counts no more for it.
 LONG = 40
@@ -137,6 +141,7 @@ def relevant(query: Query, pool: Pool, scored: Sequence[Scored]) -> list[Scored]
     close behind them, since an answer may share less with a request than the question before it."""
     if _says_nothing(query):
         return []
+    scored = [each for each in scored if not _echoes(query, each.passage)]
     about = [each.score for each in scored[:LOOKED_AT] if _is_about(query, pool, each.passage)]
     return _close_to(max(about), scored) if about else []
 
@@ -161,10 +166,28 @@ def _close_to(best: float, scored: Sequence[Scored]) -> list[Scored]:
 def _has_to_do(query: Query, pool: Pool, passage: Passage) -> bool:
     if any(word in passage.words for word in query.words if word not in STOP_WORDS):
         return True
+    if not passage.words:
+        return False  # ";)" is like much that nobody understands
     near = _alike(query)
     if near is None:
         return query.vector is not None  # how far is far, nobody has measured
     return _cosine(query, pool, passage) >= near * NOT_FAR
+
+
+def _echoes(query: Query, passage: Passage) -> bool:
+    """Whether it asks what is asked, and tells nothing else."""
+    if not _ends_asking(passage):
+        return False
+    told = _telling(passage.words)
+    return bool(told) and told <= _telling(query.words)
+
+
+def _telling(words: Iterable[str]) -> set[str]:
+    return {word for word in words if word not in STOP_WORDS}
+
+
+def _ends_asking(passage: Passage) -> bool:
+    return passage.text.rstrip().endswith(("?", "？"))
 
 
 def _alike(query: Query) -> float | None:
@@ -206,9 +229,13 @@ def within(
 ) -> list[Passage]:
     """The best ones that fit ``limit`` tokens, in the order in which they happened. ``count`` is what a
     passage takes, ``again`` what it takes behind another one of its `moment`. A short one is preferred to
-    a long one that is hardly better, since there is room for more of them."""
+    a long one that is hardly better, since there is room for more of them. What was said several times in
+    the same words stands there once, as it was said last."""
     again = again or count
-    worth = [(each.score - PER_TOKEN * log(SHORTEST + _size(each.passage)), each.passage) for each in scored]
+    worth = [
+        (each.score - PER_TOKEN * log(SHORTEST + _size(each.passage)), each.passage)
+        for each in _said_last(scored)
+    ]
     first: dict[tuple[str, str], Passage] = {}
     chosen: list[Passage] = []
     left = limit
@@ -228,6 +255,20 @@ def within(
     while chosen and _tokens(chosen, count, again) > limit:
         chosen.pop()
     return sorted(chosen, key=lambda passage: passage.id)
+
+
+def _said_last(scored: Sequence[Scored]) -> list[Scored]:
+    """Of passages that say the same, the newest one with the score of the best."""
+    same: dict[tuple[Kind, str], list[Scored]] = {}
+    for each in scored:
+        said = " ".join(each.passage.text.casefold().split())
+        same.setdefault((each.passage.kind, said), []).append(each)
+    return [
+        Scored(
+            max((each.passage for each in group), key=lambda said: said.id), max(each.score for each in group)
+        )
+        for group in same.values()
+    ]
 
 
 def _tokens(
@@ -255,7 +296,8 @@ def signs(query: Query, pool: Pool) -> dict[str, Signs]:
         found |= _by_meaning(query, pool, around)
     best = found["words 3"] + found.get("meaning 5", 0.0)
     found["day"] = _highest(best, [(each.session, each.time[:10]) for each in pool.passages])
-    return found | _by_speaker(query, pool, around) | _by_time(query, pool) | _by_manner(pool, around)
+    found |= _by_speaker(query, pool, around) | _by_time(query, pool)
+    return found | _by_manner(pool, around) | _by_wording(query, pool)
 
 
 class _Around:
@@ -416,6 +458,16 @@ def _by_manner(pool: Pool, around: _Around) -> dict[str, Signs]:
     import numpy
 
     asks = numpy.array([float("?" in each.text or "？" in each.text) for each in pool.passages])
-    ends = numpy.array([float(each.text.rstrip().endswith(("?", "？"))) for each in pool.passages])
+    ends = numpy.array([float(_ends_asking(each)) for each in pool.passages])
     lengths = numpy.array([log(1 + min(len(each.words), LONG)) / 3 for each in pool.passages])
     return {"ends asking": ends, "answers": around.of(asks, -1), "length": lengths}
+
+
+def _by_wording(query: Query, pool: Pool) -> dict[str, Signs]:
+    """Whether a passage holds the very words, one behind the other, or only asks the same once more."""
+    import numpy
+
+    asked = " ".join(query.text.casefold().split()).rstrip("?？. ")
+    echo = numpy.array([float(_echoes(query, each)) for each in pool.passages])
+    holds = numpy.array([float(bool(asked) and asked in each.text.casefold()) for each in pool.passages])
+    return {"verbatim": holds * (1 - echo), "echo": echo}
