@@ -33,7 +33,7 @@ def user(text: str) -> dict[str, Any]:
 
 
 def names(history: History) -> list[str]:
-    return [each.words[0] for each in history.left_out]
+    return [each.say("en") for each in history.left_out]
 
 
 # --- damage
@@ -359,7 +359,7 @@ def test_anthropic_blocks_become_calls_results_and_pictures() -> None:
     assert result == {"role": "tool", "tool_call_id": "t", "content": "r\n[image]"}
     assert more == user("and")
     assert history.mended()[1] == []
-    assert names(history) == ["reasoning of the model: {count}"]
+    assert names(history) == ["1 piece of the model's reasoning"]
 
 
 def test_responses_items_become_messages_and_calls_made_at_once_one_message() -> None:
@@ -499,11 +499,15 @@ def test_a_claude_code_session_gives_the_branch_that_stands() -> None:
     assert [call["id"] for call in history.messages[1]["tool_calls"]] == ["t1", "t2"]
     assert history.mended()[1] == []
     assert set(history.times) == {KEPT}
-    counts = {each.words[0].split(":")[0]: each.count for each in history.left_out}
-    assert counts["messages of sub-agents"] == 1
-    assert counts["messages on branches that were given up"] == 2
-    assert counts["messages that the other program wrote for itself"] == 1
-    assert counts["records that hold no message"] == 3
+    assert sorted(names(history)) == [
+        "1 message of sub-agents",
+        "1 message that the other program wrote for itself",
+        "1 piece of the model's reasoning",
+        "1 summary of what is in the file anyway",
+        "2 messages on branches that were given up",
+        "3 records that hold no message",
+    ]
+    assert "3 条不含消息的记录" in [each.say("zh") for each in history.left_out]
 
 
 def test_a_damaged_line_of_a_claude_code_session_gives_up_no_branch() -> None:
@@ -575,3 +579,90 @@ def test_an_old_pi_session_without_ids_and_one_with_a_damaged_line_are_read_whol
     assert len(read_history(lines(PI[0], *old)).messages) == 3
     damaged = lines(*PI[:3]) + b'{"type": "mess\n' + lines(*PI[4:5])
     assert [message["role"] for message in read_history(damaged).messages] == ["user", "tool"]
+
+
+def test_what_stands_behind_a_list_is_read_too() -> None:
+    first, second = [user("a"), user("b")], [user("c")]
+    for ending in (lines(second), lines(*second), json.dumps(second, indent=1).encode()):
+        for beginning in (lines(first), json.dumps(first, indent=1).encode()):
+            assert read_history(beginning + ending).messages == first + second
+            assert read_history(beginning + b"\n\n" + ending).messages == first + second
+    torn = read_history(lines(first) + b"and so on")
+    assert torn.messages == first
+    assert [damage.raw for damage in torn.damages] == [b"and so on"]
+    inside = (
+        b'{"messages": [{"role": "user", "content": "a"}, {], "more": [{"role": "user", "content": "b"}]}'
+    )
+    assert read_history(inside).messages == [user("a")]
+
+
+# --- several conversations in one file
+
+CODEX = [
+    *(codex("session_meta", id="one"), *typed_in_codex("hello")),
+    codex_said("assistant", "hi"),
+]
+
+
+def another(records: list[Any]) -> list[Any]:
+    """The records of a session, with all their ids those of another one."""
+    names = ("id", "uuid", "parentUuid", "parentId", "sessionId")
+
+    def changed(record: dict[str, Any]) -> dict[str, Any]:
+        ids = {name: f"other {record[name]}" for name in names if record.get(name)}
+        objects = {
+            name: record[name] for name in ("payload", "message") if isinstance(record.get(name), dict)
+        }
+        inner = {name: changed(value) for name, value in objects.items()}
+        return {**record, **ids, **inner}
+
+    return [changed(record) for record in records]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([{"messages": [user("a"), user("b")]}], [{"messages": [user("c")]}]),
+        ([[user("a")]], [[user("b")]]),
+        ([[[user("a")], [user("b")]]], []),
+        (CODEX, another(CODEX)),
+        (
+            [{**record, "sessionId": "one"} for record in CLAUDE],
+            another([{**record, "sessionId": "one"} for record in CLAUDE]),
+        ),
+        (PI, another(PI)),
+    ],
+    ids=["objects", "lists", "a list of lists", "codex", "claude code", "pi"],
+)
+def test_conversations_one_behind_the_other_are_counted(first: list[Any], second: list[Any]) -> None:
+    both = read_history(lines(*first, *second))
+    assert both.conversations == 2
+    apart = [read_history(lines(*each)) for each in (first, second) if each]
+    assert len(both.messages) == sum(len(each.messages) for each in apart)
+    if second:
+        assert [each.conversations for each in apart] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [user("a"), user("b")],
+        [[user("a"), user("b")]],
+        [{"messages": [user("a")]}, {"messages": [user("a"), user("b")]}],
+        [{"messages": [user("a")]}, {"messages": []}],
+    ],
+    ids=["messages", "a list", "a log that repeats", "an empty one"],
+)
+def test_one_conversation_is_one(records: list[Any]) -> None:
+    assert read_history(lines(*records)).conversations == 1
+
+
+def test_what_was_taken_back_in_one_export_stands_in_the_next() -> None:
+    def entry(number: int, text: str) -> dict[str, Any]:
+        return {"entry": number, "kind": "user", "time": KEPT, "message": user(text)}
+
+    undone = {"event": "turn.undone", "after": 1, "time": KEPT, "body": {"first": 1, "last": 1}}
+    header = {"perdure": 1, "session": "s", "settings": {}}
+    history = read_history(lines(header, entry(1, "a"), undone, header, entry(1, "b")))
+    assert [message["content"] for message in history.messages] == ["b"]
+    assert (history.conversations, names(history)) == (2, ["1 message of turns that were taken back"])

@@ -58,6 +58,7 @@ def test_any_history_comes_back_valid_and_is_then_left_alone(messages: list[dict
     assert repair(mended) == (mended, [])
     assert bool(repairs) or mended == messages
     assert all(0 <= each.at < len(messages) and each.what for each in repairs)
+    assert all(each.say("zh") not in ("", each.what) for each in repairs)
     every = [call["id"] for message in mended for call in message.get("tool_calls") or ()]
     assert len(set(every)) == len(every)
 

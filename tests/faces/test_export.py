@@ -113,7 +113,7 @@ def test_what_was_taken_back_does_not_come_back() -> None:
     records = [*said("a", "b", "c", "d"), Recorded("turn.undone", 4, {"first": 3, "last": 4}, TIME)]
     history = read_history("".join(as_jsonl(records, "s")).encode())
     assert [message["content"] for message in history.messages] == ["a", "b"]
-    assert [each.say("en") for each in history.left_out] == ["messages of turns that were taken back: 2"]
+    assert [each.say("en") for each in history.left_out] == ["2 messages of turns that were taken back"]
 
 
 def test_an_export_without_entries_is_a_session_without_messages() -> None:

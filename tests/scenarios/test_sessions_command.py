@@ -360,11 +360,51 @@ def test_an_import_of_an_orphan_result_names_the_repair_and_keeps_its_words(kept
     assert ran.code == 0
     body = json.loads(ran.out)
     assert [each["message"] for each in body["repairs"]] == [2]
-    assert ran.err.startswith("message 2: ")
+    assert ran.err == "message 2: the result lost had no call: a stand-in call was put before it\n"
+    chinese = kept("sessions", "import", "history.json", "--lang", "zh")
+    assert chinese.err == "第 2 条消息：结果 lost 没有对应的调用：已在其前补上一个代替的调用\n"
     assert "the answer was 41" in json.dumps(kept.messages("o"))
     found = kept("recall", "o", "answer was 41", "--json", "--embedder", "none")
     assert "the answer was 41" in json.loads(found.out)[0]["text"]
     assert kept("sessions", "verify", "o").code == 0
+
+
+def test_an_import_says_what_was_left_out_and_that_several_conversations_became_one(kept: Kept) -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "x"}
+    answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "b"}]}
+    first = {"messages": [{"role": "user", "content": "a"}, answer]}
+    second = {"messages": [{"role": "user", "content": "c"}]}
+    file = kept.command.workspace / "several.jsonl"
+    file.write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
+    ran = kept("sessions", "import", "several.jsonl", "--session", "m")
+    assert ran.code == 0
+    assert ran.err.splitlines() == [
+        "left out: 1 piece of the model's reasoning",
+        "the file holds 2 conversations, or pieces of one: they are one session now, in their order",
+    ]
+    assert ran.out == "3 entries from several.jsonl (anthropic) are now the session m\n"
+    assert [each["content"] for each in kept.messages("m")] == ["a", "b", "c"]
+    chinese = kept("sessions", "import", "several.jsonl", "--lang", "zh", "--json")
+    assert chinese.err.splitlines() == [
+        "未导入：1 段模型的推理",
+        "文件中有 2 段对话（或一段对话的若干部分）：已按顺序合为一个会话",
+    ]
+    body = json.loads(chinese.out)
+    assert (body["conversations"], body["left_out"]) == (2, ["1 piece of the model's reasoning"])
+    file.write_text(json.dumps(second) + "\n")
+    one = kept("sessions", "import", "several.jsonl", "--session", "one")
+    assert (one.out, one.err) == ("1 entry from several.jsonl (chat) is now the session one\n", "")
+
+
+def test_what_is_forgotten_of_an_import_is_gone_from_what_was_said_of_its_repairs_too(kept: Kept) -> None:
+    function = {"name": "bash", "arguments": "zanzibar, not JSON"}
+    called = {"id": "c", "type": "function", "function": function}
+    history = [{"role": "user", "content": "go"}, {"role": "assistant", "tool_calls": [called]}]
+    ran = kept("sessions", "import", "-", "--session", "r", stdin=json.dumps(history))
+    assert "zanzibar" in ran.err
+    assert "zanzibar" in str(kept.records("r"))
+    assert kept("forget", "r", "--entries", "2", "--yes").code == 0
+    assert "zanzibar" not in str(kept.records("r"))
 
 
 def test_an_import_under_a_name_that_is_taken_changes_nothing(kept: Kept) -> None:

@@ -263,6 +263,8 @@ class Sessions:
         ]
         about = {
             "form": history.form,
+            "conversations": history.conversations,
+            "left_out": [each.say("en") for each in history.left_out],
             "damages": len(history.damages),
             "repairs": [each.what for each in repairs],
         }

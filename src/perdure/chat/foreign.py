@@ -55,7 +55,8 @@ class History:
     """``form``: `perdure`, `chat`, `anthropic`, `responses`, `codex`, `claude-code` or `pi`. ``messages``
     as they were found, before any repair; ``kinds`` and ``times`` stand beside them, None and empty where
     the file doesn't tell. ``settings``: those of our own export, and ``system`` where the file has a
-    system prompt; ``session``: the name in our own export."""
+    system prompt; ``session``: the name in our own export; ``conversations``: how many stood in the file,
+    one after the other."""
 
     form: str
     messages: Sequence[Message]
@@ -65,6 +66,7 @@ class History:
     settings: Mapping[str, Any] = field(default_factory=dict)
     left_out: Sequence[LeftOut] = ()
     session: str = ""
+    conversations: int = 1
 
     def mended(self) -> tuple[list[tuple[Kind, Message, str]], list[Repair]]:
         """The messages as a valid history (see `perdure.chat.repair.repair`), each with its kind and its
@@ -118,6 +120,7 @@ def read_history(data: bytes, name: str = "") -> History:
         settings=reading.settings,
         left_out=[LeftOut(words, count) for words, count in reading.left_out.items()],
         session=session,
+        conversations=reading.conversations,
     )
 
 
@@ -158,15 +161,20 @@ def _is_own(record: Record) -> bool:
 
 def _read_own(reading: Reading, records: Sequence[Record]) -> None:
     """Entries stand as they are. What was taken back stays so: a `turn.undone` names its entries."""
-    undone: list[tuple[int, int]] = []
-    said: list[tuple[Any, Said]] = []
+    # Of exports one behind the other, each has numbers of its own.
+    undone: list[list[tuple[int, int]]] = [[]]
+    said: list[tuple[Any, int, Said]] = []
+    reading.conversations = max(sum("perdure" in each for each in records), 1)
     for record in records:
+        if "perdure" in record:
+            undone.append([])
         if isinstance(record.get("message"), dict) and "entry" in record:
             message, time = record["message"], record.get("time")
             kept = time if isinstance(time, str) and utc(time) else ""
-            said.append((record["entry"], Said(message, _kind_named(record.get("kind")), kept)))
+            read = Said(message, _kind_named(record.get("kind")), kept)
+            said.append((record["entry"], len(undone) - 1, read))
         elif record.get("event") == "turn.undone":
-            undone += _ranges(record.get("body"))
+            undone[-1] += _ranges(record.get("body"))
         elif record.get("event") == "session.opened" and isinstance(record.get("body"), dict):
             told = {name: record["body"][name] for name in ("system", "lang") if name in record["body"]}
             reading.settings |= told
@@ -174,9 +182,9 @@ def _read_own(reading: Reading, records: Sequence[Record]) -> None:
             reading.settings |= record["settings"]
         elif "event" not in record and "perdure" not in record:
             reading.left_out[BOOKKEEPING] += 1
-    gone = _inside(undone)
-    for number, each in said:
-        if isinstance(number, int) and gone(number):
+    gone = [_inside(ranges) for ranges in undone]
+    for number, part, each in said:
+        if isinstance(number, int) and gone[part](number):
             reading.left_out[ROLLED_BACK] += 1
         else:
             reading.said.append(each)
@@ -217,6 +225,7 @@ def _kind(told: Kind | None, message: Message) -> Kind:
 def _read_plain(reading: Reading, values: Sequence[Value]) -> None:
     """Chat messages, Anthropic's messages, Responses items; by themselves or in lists."""
     before: list[Any] = []
+    lists = 0
     for each in values:
         items = _items_in(each.value)
         if items is None:
@@ -228,8 +237,10 @@ def _read_plain(reading: Reading, values: Sequence[Value]) -> None:
                 reading.damages.append(Damage(each.line, NO_MESSAGE, as_bytes(each.value)))
             continue
         goes_on = bool(before) and items[: len(before)] == before
+        lists += bool(items) and not goes_on
         _add_list(reading, each, items[len(before) :] if goes_on else items)
         before = items
+    reading.conversations = max(lists, 1)
 
 
 def _add_list(reading: Reading, value: Value, items: Sequence[Any]) -> None:

@@ -7,7 +7,7 @@ the same file. What the person did not write, though it stands in a user's messa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -17,16 +17,31 @@ from perdure.errors import Words
 
 Record = dict[str, Any]
 
-BOOKKEEPING: Words = ("records that hold no message: {count}", "不含消息的记录：{count}")
-SIDECHAINS: Words = ("messages of sub-agents: {count}", "子代理的消息：{count}")
-META: Words = (
-    "messages that the other program wrote for itself: {count}",
-    "另一程序为自身写下的消息：{count}",
+BOOKKEEPING: Words = (
+    "{count} {count:record that holds|records that hold} no message",
+    "{count} 条不含消息的记录",
 )
-SUMMARIES: Words = ("summaries of what is in the file anyway: {count}", "对文件中已有内容的摘要：{count}")
-ABANDONED: Words = ("messages on branches that were given up: {count}", "已放弃分支上的消息：{count}")
-ROLLED_BACK: Words = ("messages of turns that were taken back: {count}", "已撤回回合的消息：{count}")
-INSTRUCTIONS: Words = ("instructions of the other agent: {count}", "另一代理的指令：{count}")
+SIDECHAINS: Words = ("{count} {count:message|messages} of sub-agents", "{count} 条子代理的消息")
+META: Words = (
+    "{count} {count:message|messages} that the other program wrote for itself",
+    "{count} 条另一程序为自身写下的消息",
+)
+SUMMARIES: Words = (
+    "{count} {count:summary|summaries} of what is in the file anyway",
+    "{count} 份对文件中已有内容的摘要",
+)
+ABANDONED: Words = (
+    "{count} {count:message|messages} on branches that were given up",
+    "{count} 条已放弃分支上的消息",
+)
+ROLLED_BACK: Words = (
+    "{count} {count:message|messages} of turns that were taken back",
+    "{count} 条已撤销回合的消息",
+)
+INSTRUCTIONS: Words = (
+    "{count} {count:instruction|instructions} of the other agent",
+    "{count} 条另一代理的指令",
+)
 
 _CODEX = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"})
 
@@ -63,6 +78,10 @@ def read_codex(reading: Reading, records: Sequence[Record]) -> None:
         and record["payload"].get("type") == "user_message"
         and isinstance(record["payload"].get("message"), str)
     }
+    begun = [
+        record["payload"] for record in records if is_codex(record) and type_of(record) == "session_meta"
+    ]
+    _count_conversations(reading, (each.get("id") for each in begun))
     for record in records:
         payload = record["payload"] if is_codex(record) else {}
         type = type_of(record)
@@ -100,6 +119,7 @@ def read_claude_code(reading: Reading, records: Sequence[Record]) -> None:
     lines = [record for record in records if is_claude_code(record)]
     _count(reading, BOOKKEEPING, len(records) - len(lines))
     main = [line for line in lines if not line.get("isSidechain")] or lines
+    _count_conversations(reading, (line.get("sessionId") for line in main))
     _count(reading, SIDECHAINS, len(lines) - len(main))
     standing = [line for line in main if not _is_in(line.get("uuid"), given_up)]
     _count(reading, ABANDONED, len(main) - len(standing))
@@ -180,6 +200,7 @@ def read_pi(reading: Reading, records: Sequence[Record]) -> None:
     """Entries that each name their parent; the newest one's branch stands. What extensions said in the
     user's name becomes a notice, and a command that the person ran a call with its result."""
     path = _branch(records)
+    _count_conversations(reading, (each.get("id") for each in path if each.get("type") == "session"))
     entries = sum(record.get("type") == "message" for record in records)
     _count(reading, ABANDONED, entries - sum(record.get("type") == "message" for record in path))
     for record in path:
@@ -251,6 +272,11 @@ def _add_command(reading: Reading, message: Record, time: str) -> None:
     if isinstance(code, int) and code:
         shown = f"{shown}\n[exit code {code}]"
     reading.add({"role": "tool", "tool_call_id": id, "content": shown}, None, time)
+
+
+def _count_conversations(reading: Reading, ids: Iterable[Any]) -> None:
+    """Conversations that stand in the file one after the other, by their ids."""
+    reading.conversations = max(len({id for id in ids if isinstance(id, str)}), 1)
 
 
 def _count(reading: Reading, what: Words, times: int) -> None:

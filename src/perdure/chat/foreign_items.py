@@ -19,9 +19,12 @@ from perdure.chat.foreign_lines import Damage
 from perdure.chat.messages import Kind, Message, text_of
 from perdure.errors import Words
 
-REASONING: Words = ("reasoning of the model: {count}", "模型的推理：{count}")
-HOSTED: Words = ("calls of tools that ran at the provider: {count}", "在服务商处运行的工具调用：{count}")
-UNKNOWN: Words = ("parts of a kind that is not read: {count}", "无法读取的部分：{count}")
+REASONING: Words = ("{count} {count:piece|pieces} of the model's reasoning", "{count} 段模型的推理")
+HOSTED: Words = (
+    "{count} {count:call or result|calls or results} of tools that ran at the provider",
+    "{count} 条在服务商处运行的工具的调用或结果",
+)
+UNKNOWN: Words = ("{count} {count:part|parts} of a kind that is not read", "{count} 个无法读取的部分")
 
 #: What a chat message may carry; anything else a strict endpoint would refuse.
 _FIELDS = (
@@ -54,11 +57,13 @@ class Said:
 
 @dataclass
 class Reading:
-    """What has been read of a file so far. ``left_out``: what was not taken over, and how often."""
+    """What has been read of a file so far. ``left_out``: what was not taken over, and how often;
+    ``conversations``: those that stand in it, one after the other."""
 
     said: list[Said] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     left_out: Counter[Words] = field(default_factory=Counter)
+    conversations: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
     #: Wire forms that were seen, other than chat completions.
     forms: set[str] = field(default_factory=set)

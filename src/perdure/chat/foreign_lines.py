@@ -108,19 +108,22 @@ class _Reading:
     def run(self) -> None:
         start = self.body.lstrip(_AROUND)[:1]
         array = start == b"["
-        is_document = array or (start == b"{" and not self._is_whole(self._some_lines()[0]))
+        lines = [line for line in self._some_lines() if line.strip(_AROUND)]
+        # One array alone is a document; several are lines.
+        by_lines = len(lines) > array and all(map(self._is_whole, lines[: 1 + array]))
+        is_document = start in (b"[", b"{") and not by_lines
         if not is_document or not self._document(array=array):
             self._lines()
 
     def _some_lines(self) -> list[bytes]:
-        return self.body.lstrip(_AROUND).split(b"\n", 10)[:10]
+        return self.body.strip(_AROUND).split(b"\n", 10)[:10]
 
     def _is_whole(self, line: bytes) -> bool:
         line = line.strip(_AROUND)
         try:
             text = line.decode("utf-8", "replace")
             value, end = _decoded(text)
-            return isinstance(value, dict) and end == len(text)
+            return isinstance(value, dict | list) and end == len(text)
         except (ValueError, RecursionError):
             return False
 
@@ -197,7 +200,7 @@ class _Reading:
                     return False
                 self.values.append(Value(1, value))
         if array or not self.values:
-            for each in _elements(text, start + 1):
+            for each in _elements(text, start + 1, alone=array):
                 if isinstance(each, Value):
                     self.values.append(each)
                 else:
@@ -220,11 +223,18 @@ class _Reading:
                     self.damages.append(Damage(number, BAD_BYTES, raw))
 
 
-def _elements(text: str, at: int) -> Iterator[Value | Damage]:
+def _elements(text: str, at: int, *, alone: bool) -> Iterator[Value | Damage]:
     """The elements of an array whose bracket stands before ``at``. Behind a broken one, reading goes on at
-    the next line that is indented alike and begins an object."""
+    the next line that is indented alike and begins an object. ``alone``: the array is in nothing else, so
+    that what stands behind it is read, too: another array, or values."""
     line, counted, damages = 1, 0, 0
-    while (at := _end(_COMMAS, text, at)) < len(text) and text[at] != "]":
+    while (at := _end(_COMMAS, text, at)) < len(text):
+        if text[at] == "]":
+            if not alone:
+                return
+            at = _end(_GAP, text, at + 1)
+            at += text[at : at + 1] == "["
+            continue
         line += text.count("\n", counted, at)
         counted = at
         try:

@@ -9,22 +9,64 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from perdure.chat.language import Language, say
 from perdure.chat.messages import Message, text_of
+from perdure.errors import Words
 
 #: The result that stands in for one that never came.
 INTERRUPTED = "interrupted, result unknown"
 
+FIELDS: Words = (
+    "fields that had an old form or the wrong type were put right",
+    "旧格式或类型错误的字段已改正",
+)
+ROLE: Words = ("a message with the role {role!r} was left out", "角色为 {role!r} 的消息已略去")
+EMPTY: Words = ("an empty {role} message was left out", "一条空的 {role} 消息已略去")
+NO_CALLS: Words = (
+    "a list of calls that is empty or not an assistant's was left out",
+    "空的、或不属于助手的调用列表已略去",
+)
+UNANSWERED: Words = (
+    "the call {id} was never answered: '{interrupted}'",
+    "调用 {id} 从未得到应答：已补上“{interrupted}”",
+)
+MOVED: Words = ("the result of {id} was moved behind its call", "{id} 的结果已移到其调用之后")
+COMPLETED: Words = ("a result was completed to answer {id}", "一条结果已补全，以应答 {id}")
+NO_ID: Words = ("a call without an id is now {id}", "没有 id 的调用现为 {id}")
+USED_ID: Words = (
+    "the call id {id} was used before; it is now {fresh}",
+    "调用 id {id} 此前已用过；现为 {fresh}",
+)
+ARGUMENTS: Words = (
+    "the arguments of {id} were not a JSON object: {text!r}",
+    "{id} 的参数不是 JSON 对象：{text!r}",
+)
+STANDARD: Words = ("the call {id} was completed to the standard form", "调用 {id} 已补全为标准格式")
+STAND_IN: Words = (
+    "the result {id} had no call: a stand-in call was put before it",
+    "结果 {id} 没有对应的调用：已在其前补上一个代替的调用",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One thing that was mended. ``at`` is the message's index in the list that came in, from 0."""
+    """One thing that was mended. ``at`` is the message's index in the list that came in, from 0; ``what``
+    says it in English, `say` in either language."""
 
     at: int
-    what: str
+    words: Words
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def what(self) -> str:
+        return self.say("en")
+
+    def say(self, lang: Language) -> str:
+        return say(self.words, lang, **self.facts)
 
 
 def repair(messages: Sequence[Message]) -> tuple[list[Message], list[Repair]]:
@@ -77,7 +119,7 @@ class _Mending:
             fields["tool_call_id"] = _as_id(fields["tool_call_id"])
         if fields == message:
             return message
-        self._note(at, "fields that had an old form or the wrong type were put right")
+        self._note(at, FIELDS)
         return fields
 
     def _all_ids(self) -> Iterator[str]:
@@ -94,11 +136,11 @@ class _Mending:
             elif role == "assistant" and message.get("tool_calls"):
                 self._pair(at, message)
             elif role not in ("system", "developer", "user", "assistant"):
-                self._note(at, f"a message with the role {role!r} was left out")
+                self._note(at, ROLE, role=role)
             elif not _says_something(message):
-                self._note(at, f"an empty {role} message was left out")
+                self._note(at, EMPTY, role=role)
             elif "tool_calls" in message:
-                self._note(at, "a list of calls that is empty or not an assistant's was left out")
+                self._note(at, NO_CALLS)
                 self.mended.append({name: value for name, value in message.items() if name != "tool_calls"})
             else:
                 self.mended.append(message)
@@ -138,15 +180,15 @@ class _Mending:
             calls.append(whole)
             where = self.results_of.get((at, nth))
             if where is None:
-                self._note(at, f"the call {whole['id']} was never answered: '{INTERRUPTED}'")
+                self._note(at, UNANSWERED, id=whole["id"], interrupted=INTERRUPTED)
                 results.append({"role": "tool", "tool_call_id": whole["id"], "content": INTERRUPTED})
                 continue
             if where != expected:
-                self._note(where, f"the result of {whole['id']} was moved behind its call")
+                self._note(where, MOVED, id=whole["id"])
             expected = where + 1
             result = self.messages[where]
             if result.get("tool_call_id") != whole["id"] or result.get("content") is None:
-                self._note(where, f"a result was completed to answer {whole['id']}")
+                self._note(where, COMPLETED, id=whole["id"])
                 result = {**result, "tool_call_id": whole["id"], "content": result.get("content") or ""}
             results.append(result)
         same = all(new is old for new, old in zip(calls, message["tool_calls"], strict=True))
@@ -158,17 +200,17 @@ class _Mending:
         id = call.get("id")
         if not id:
             id = self._fresh("call")
-            self._note(at, f"a call without an id is now {id}")
+            self._note(at, NO_ID, id=id)
         elif id in self.used_ids:
             fresh = self._fresh(id)
-            self._note(at, f"the call id {id} was used before; it is now {fresh}")
+            self._note(at, USED_ID, id=id, fresh=fresh)
             id = fresh
         self.used_ids.add(id)
         function = call.get("function") or {}
         name, arguments = function.get("name") or "unknown", function.get("arguments")
         text = arguments if isinstance(arguments, str) else _json({} if arguments is None else arguments)
         if not _is_object(text):
-            self._note(at, f"the arguments of {id} were not a JSON object: {text[:80]!r}")
+            self._note(at, ARGUMENTS, id=id, text=text[:80])
             text = "{}"
         if (id, name, text, "function") == (
             call.get("id"),
@@ -177,7 +219,7 @@ class _Mending:
             call.get("type"),
         ):
             return call
-        self._note(at, f"the call {id} was completed to the standard form")
+        self._note(at, STANDARD, id=id)
         return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
 
     def _stand_in(self, at: int, result: Message) -> None:
@@ -185,7 +227,7 @@ class _Mending:
         if not id or id in self.used_ids:
             id = self._fresh(id or "call")
         self.used_ids.add(id)
-        self._note(at, f"the result {id} had no call: a stand-in call was put before it")
+        self._note(at, STAND_IN, id=id)
         function = {"name": result.get("name") or "unknown", "arguments": "{}"}
         call = {"id": id, "type": "function", "function": function}
         self.mended.append({"role": "assistant", "content": None, "tool_calls": [call]})
@@ -199,8 +241,8 @@ class _Mending:
         self.taken_ids.add(f"{stem}-{number}")
         return f"{stem}-{number}"
 
-    def _note(self, at: int, what: str) -> None:
-        self.repairs.append(Repair(at, what))
+    def _note(self, at: int, words: Words, **facts: object) -> None:
+        self.repairs.append(Repair(at, words, facts))
 
 
 def _says_something(message: Message) -> bool:

@@ -65,8 +65,9 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
         "DELETE FROM record WHERE session = ? AND id > ? AND type = 'notes' AND seq IS NULL", since
     )
     cursor.execute("DELETE FROM checkpoint WHERE session = ?", (session,))
-    # Damaged lines of an imported file may hold the same words.
+    # Damaged lines of an imported file may hold the same words, and what was said of its repairs.
     cursor.execute("DELETE FROM record WHERE session = ? AND type = 'import.damage'", (session,))
+    _change(cursor, (session, 0), "session.imported", {"repairs": None})
     indexing.drop(cursor, session, numbers)
     count(cursor, session)
     return summaries

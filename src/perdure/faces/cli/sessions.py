@@ -24,12 +24,17 @@ if TYPE_CHECKING:
     from perdure.store.journal import SessionSummary
 
 IMPORTED: Words = (
-    "{entries} entries from {file} ({form}) are now the session {session}",
+    "{entries} {entries:entry|entries} from {file} ({form}) {entries:is|are} now the session {session}",
     "来自 {file}（{form}）的 {entries} 条记录已成为会话 {session}",
 )
 DAMAGED: Words = (
     "line {line}: {what}; its bytes are kept in the session",
     "第 {line} 行：{what}；原字节已存入会话",
+)
+LEFT_OUT: Words = ("left out: {what}", "未导入：{what}")
+SEVERAL: Words = (
+    "the file holds {count} conversations, or pieces of one: they are one session now, in their order",
+    "文件中有 {count} 段对话（或一段对话的若干部分）：已按顺序合为一个会话",
 )
 REPAIRED: Words = ("message {at}: {what}", "第 {at} 条消息：{what}")
 FORKED: Words = ("{new} goes on from entry {at} of {session}", "{new} 从 {session} 的第 {at} 条记录继续")
@@ -176,16 +181,19 @@ def import_session(arguments: argparse.Namespace) -> int:
         )
     for damage in history.damages:
         print(printable(say(DAMAGED, lang, line=damage.line, what=damage.say(lang))), file=sys.stderr)
-    for left_out in history.left_out:
-        print(printable(left_out.say(lang)), file=sys.stderr)
     for repair in imported.repairs:
-        print(printable(say(REPAIRED, lang, at=repair.at + 1, what=repair.what)), file=sys.stderr)
+        print(printable(say(REPAIRED, lang, at=repair.at + 1, what=repair.say(lang))), file=sys.stderr)
+    for left_out in history.left_out:
+        print(say(LEFT_OUT, lang, what=left_out.say(lang)), file=sys.stderr)
+    if history.conversations > 1:
+        print(say(SEVERAL, lang, count=history.conversations), file=sys.stderr)
     if arguments.json:
         json_line(
             {
                 "session": imported.session,
                 "entries": imported.entries,
                 "form": history.form,
+                "conversations": history.conversations,
                 "damages": [{"line": each.line, "what": each.say("en")} for each in history.damages],
                 "left_out": [each.say("en") for each in history.left_out],
                 "repairs": [{"message": each.at + 1, "what": each.what} for each in imported.repairs],
