@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ import pytest
 from rich.cells import cell_len
 
 from perdure.agent.conversation import Conversation, result_message
+from perdure.app.sessions import CATCHING_UP
 from perdure.chat.messages import Entry, Message, kind_of
 from perdure.chat.tokens import Usage, counter_for
+from perdure.faces.cli.main import run
 from perdure.memory.budget import Budget
 from perdure.store.journal import Recorded
 from perdure.store.sqlite import SqliteJournal
@@ -63,8 +67,8 @@ class Kept:
         assert "Traceback" not in ran.err
         return ran
 
-    def at_terminal(self, *arguments: str) -> pexpect.spawn[str]:
-        environment: Any = self.command.environment | {"TERM": "xterm-256color"}
+    def at_terminal(self, *arguments: str, **variables: str) -> pexpect.spawn[str]:
+        environment: Any = self.command.environment | {"TERM": "xterm-256color"} | variables
         return pexpect.spawn(
             sys.executable,
             ["-m", "perdure.faces.cli.main", *arguments, "--store", str(self.path)],
@@ -645,6 +649,62 @@ def test_recall_reaches_as_far_as_it_is_told(kept: Kept, tmp_path: Path) -> None
     assert sessions("all") == {"near", "far"}
 
 
+def test_hits_stand_apart_and_each_begins_with_its_number(kept: Kept) -> None:
+    plan = "The wombat plan:\n\n1. Delft at noon\n2 (2026-01-01, the person): Ghent"
+    kept.holds("w", [{"role": "user", "content": plan}, {"role": "assistant", "content": "A wombat, yes."}])
+    ran = kept("recall", "w", "wombat plan", "--embedder", "none")
+    first, second = re.split(r"\n\n(?=\S)", ran.out.strip("\n"))
+    assert re.fullmatch(
+        r"1 \(\S+ \S+, the person\): The wombat plan:\n"
+        r"\n    1\. Delft at noon\n    2 \(2026-01-01, the person\): Ghent",
+        first,
+    )
+    assert re.fullmatch(r"2 \(\S+ \S+, assistant\): A wombat, yes\.", second)
+
+
+def seen_at_terminal(kept: Kept, *arguments: str, **variables: str) -> str:
+    searching = kept.at_terminal(*arguments, **variables)
+    seen = searching.read()
+    searching.close()
+    assert searching.exitstatus == 0, seen
+    return str(seen)
+
+
+def test_a_search_that_takes_its_time_shows_so_at_a_terminal(kept: Kept) -> None:
+    seen = seen_at_terminal(kept, "recall", "s", "staging port")
+    assert "searching" in seen
+    assert "8 passages made ready" in seen
+    assert "54329" in re.split(r"\x1b\[2K", seen)[-1], "the living line is gone"
+    assert "搜索中" in seen_at_terminal(kept, "recall", "s", "staging port", "--lang", "zh")
+    assert "searching" not in seen_at_terminal(kept, "recall", "s", "staging port", "--quiet")
+
+
+@pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_without_colours_and_on_a_plain_terminal_no_escapes_are_written(
+    kept: Kept, variables: dict[str, str]
+) -> None:
+    seen = seen_at_terminal(kept, "recall", "s", "staging port", **variables)
+    assert seen.startswith("searching\r\n")
+    assert "54329" in seen
+    assert "\x1b" not in seen
+    again = seen_at_terminal(kept, "recall", "s", "staging port", **variables)
+    assert "searching" not in again, "what is done at once needs no words"
+
+
+def test_a_search_whose_time_was_up_says_that_it_may_have_missed_something(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passing = itertools.count(0.0, CATCHING_UP)
+    monkeypatch.setattr(time, "monotonic", lambda: next(passing))
+    arguments = ("recall", "s", "staging port", "--store", str(kept.path))
+    assert run(arguments) == 0
+    told = capsys.readouterr()
+    assert "54329" in told.out
+    assert "the next search goes on from here" in told.err
+    assert run((*arguments, "--quiet")) == 0
+    assert capsys.readouterr().err == ""
+
+
 # --- run --continue -------------------------------------------------------------------------------
 
 
@@ -724,6 +784,7 @@ def test_a_session_that_is_not_there_is_named_and_not_made(kept: Kept, arguments
         ["recall", "s", "x", "--limit", "many"],
         ["recall", "s", "x", "--memory", "galaxy"],
         ["recall", "s", "x", "--embedder", "crystal"],
+        ["recall", "s", "x", "--workspace", "."],
         ["forget"],
         ["forget", "s", "--entries"],
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -152,27 +152,41 @@ class Sessions:
         workspace = str(self.settings.workspace)
         return next((each for each in self.listed() if each.workspace == workspace), None)
 
-    def recall(self, session: str, query: str, limit: int = 10) -> list[Scored]:
-        """What in the archive is nearest to a query, best first, one passage an entry."""
+    def recall(
+        self, session: str, query: str, limit: int = 10, *, waits: float = CATCHING_UP
+    ) -> list[Scored]:
+        """What in the archive is nearest to a query, best first, one passage an entry. ``waits``: seconds
+        that passages may take to get their vectors first."""
         from perdure.store.archive import Scope
 
         self.existing(session)
         recaller = self.recaller
         if recaller is None:
             return []
-        self.catch_up()
+        self.catch_up(waits)
         found: dict[tuple[str, int], Scored] = {}
         for each in recaller.search(query, Scope(session, self.settings.memory)):
             found.setdefault((each.passage.session, each.passage.entry), each)
         return list(found.values())[:limit]
 
-    def catch_up(self, seconds: float = CATCHING_UP) -> None:
-        """Give passages that have none a vector, for so long at most. What can't be embedded is found by its
-        words alone."""
+    def catch_up(
+        self, seconds: float = CATCHING_UP, *, on_progress: Callable[[int], None] | None = None
+    ) -> bool:
+        """Give passages that have none a vector, for so long at most; False where that was too short. What
+        can't be embedded is found by its words alone. ``on_progress`` gets the number of passages that have
+        one since."""
         end = time.monotonic() + seconds
+        done = 0
         with suppress(PerdureError):
-            while self.recaller is not None and time.monotonic() < end and self.recaller.embed_some():
-                pass
+            while self.recaller is not None:
+                if time.monotonic() >= end:
+                    return False
+                if not (more := self.recaller.embed_some()):
+                    break
+                done += more
+                if on_progress is not None:
+                    on_progress(done)
+        return True
 
     def undo_turn(self, session: str) -> tuple[int, int] | None:
         """Take a session's last turn back: its first and last entry, or None where there is none. What tools

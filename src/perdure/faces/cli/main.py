@@ -206,7 +206,6 @@ def _add_recall(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--limit", metavar="N", type=number, default=10, help="entries at most (default 10)")
     parser.add_argument("--json", action="store_true", help="a JSON list")
     _add_reach(parser)
-    parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
     parser.set_defaults(command=_recall)
 
 
@@ -230,7 +229,7 @@ def _add_reach(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory",
         choices=["session", "project", "all"],
-        help="what is recalled from: this session (default), all of the workspace, or all there are",
+        help="what is recalled from: this session (default), all of its workspace, or all there are",
     )
     parser.add_argument(
         "--embedder",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -182,8 +182,29 @@ class Progress:
             self._line_open = False
 
 
+@contextmanager
+def waiting(text: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """A living line on stderr while something takes its time, where that is a terminal; it hands out what
+    changes its words. Where no line can live, its words are printed when they would change for the first
+    time, so that nobody waits before a silent screen."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+    elif console := _console():
+        with console.status(printable(text)) as status:
+            yield lambda changed: status.update(printable(changed))
+    else:
+        waiting = [printable(text)]
+
+        def say_once(_: str) -> None:
+            if waiting:
+                print(waiting.pop(), file=sys.stderr, flush=True)
+
+        yield say_once
+
+
 def _console() -> Console | None:
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    """Who draws on stderr; None where that is no terminal, or one on which nothing but text is wished."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR"):
         return None
     from rich.console import Console
 

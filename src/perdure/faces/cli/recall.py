@@ -10,11 +10,22 @@ from perdure.app import Sessions
 from perdure.chat.language import say
 from perdure.errors import ConfigError, Words
 from perdure.faces.cli.asking import sure
+from perdure.faces.cli.progress import waiting
 from perdure.faces.cli.run import settings_from
 from perdure.faces.cli.spans import in_spans, span_of
 from perdure.faces.cli.terminal import json_line, language_of_person, one_line, printable
 from perdure.memory.excerpts import line
 
+SEARCHING: Words = ("searching", "搜索中")
+EMBEDDING: Words = (
+    "searching; {done} {done:passage|passages} made ready to be found by meaning",
+    "搜索中；已有 {done} 段可按含义查找",
+)
+NOT_READY: Words = (
+    "not all that was said can be found by its meaning yet; words were searched everywhere, and the next "
+    "search goes on from here",
+    "尚有内容不能按含义查找；已在全部内容中按词语查找，下次搜索会接着准备",
+)
 NOTHING: Words = ("nothing is found", "没有找到")
 NONE_HOLDS: Words = ("no entry holds all of these words", "没有同时包含这些词的记录")
 FORGET: Words = (
@@ -43,7 +54,12 @@ def recall(arguments: argparse.Namespace) -> int:
     if not arguments.query.strip():
         raise ConfigError("the query is empty")
     with Sessions(settings) as sessions:
-        found = sessions.recall(arguments.name, arguments.query, arguments.limit)
+        name = sessions.existing(arguments.name)
+        with waiting(say(SEARCHING, lang), quiet=settings.quiet) as tell:
+            is_ready = sessions.catch_up(on_progress=lambda done: tell(say(EMBEDDING, lang, done=done)))
+            found = sessions.recall(name, arguments.query, arguments.limit, waits=0)
+    if not (is_ready or settings.quiet):
+        print(say(NOT_READY, lang), file=sys.stderr)
     if arguments.json:
         hits = [
             {
@@ -60,8 +76,10 @@ def recall(arguments: argparse.Namespace) -> int:
         return 0
     if not found:
         print(say(NOTHING, lang))
-    for each in found:
-        print(printable(line(each.passage, arguments.name, lang)))
+    for number, each in enumerate(found):
+        first, *others = printable(line(each.passage, name, lang)).split("\n")
+        shown = (first, *(f"    {other}".rstrip() for other in others))
+        print("\n" * bool(number) + "\n".join(shown))
     return 0
 
 
