@@ -29,6 +29,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -222,7 +223,7 @@ def asked_of(path: Path, count: int) -> list[Query]:
     """Questions about passages drawn at random: some of the words in it, in a frame that many ask in, and a
     vector near to its own."""
     random, drawn = numpy.random.default_rng(3), Drawn()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         ids = _passages(connection)
         made: list[Query] = []
         for place in random.integers(0, len(ids), count):
@@ -334,7 +335,7 @@ class Ours:
         return found
 
     def _recall(self, archive: SqliteArchive, queries: Sequence[Query], truth: NDArray[Any]) -> Figures:
-        with sqlite3.connect(self.path) as connection:
+        with closing(sqlite3.connect(self.path)) as connection:
             ids = numpy.array(_passages(connection))
         cursor, vectors = archive._database.connection.cursor(), archive._all_vectors
         spans = ((0, (1 << 63) - 1),)
@@ -404,7 +405,7 @@ class Lance:
         vector = pyarrow.list_(pyarrow.float32(), DIMENSIONS)
         schema = pyarrow.schema([*names.items(), ("vector", vector)])
         table = lancedb.connect(self.path).create_table("entries", schema=schema, exist_ok=True)
-        with sqlite3.connect(self._ours) as connection:
+        with closing(sqlite3.connect(self._ours)) as connection:
             rows = connection.execute(
                 "SELECT passage, passage >> 32, text FROM vector JOIN passage ON passage.id = passage"
                 " JOIN embedder ON embedder.id = vector.embedder WHERE embedder.name = ?"
@@ -451,7 +452,7 @@ class Lance:
             near = table.search(query.vector, vector_column_name="vector").distance_type("cosine")
             near = near.refine_factor(REFINED).select(["id"]).limit(100)
             answers.append([row["id"] for row in near.to_list()])
-        with sqlite3.connect(self._ours) as connection:
+        with closing(sqlite3.connect(self._ours)) as connection:
             ids = numpy.array(_passages(connection))
         found |= _shares(answers, ids[truth].tolist())
         rows = [
@@ -540,7 +541,7 @@ def compared(folder: Path, sizes: Sequence[int], peer: bool) -> dict[tuple[str, 
         built = {name: STORES[name](folder).grow(texts, done, size) for name in [*STORES][: 1 + peer]}
         done = size
         queries = asked_of(folder / "store.db", QUERIES)[:CHECKED]
-        with sqlite3.connect(folder / "store.db") as connection:
+        with closing(sqlite3.connect(folder / "store.db")) as connection:
             passages = len(_passages(connection))
         truth = truly_nearest(queries, passages)
         numpy.save(folder / "truth.npy", truth)
