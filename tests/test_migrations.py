@@ -34,7 +34,7 @@ RECORDS: tuple[tuple[int | None, str, dict[str, Any]], ...] = (
     (3, "tool_result", {"role": "tool", "tool_call_id": "c1", "content": "ERR_QUOTA_771 in src/ledger.py"}),
     (None, "usage", {"purpose": "think", "prompt": 90, "completion": 5}),
     (4, "assistant", {"role": "assistant", "content": "The build failed \ud800."}),
-    (5, "user", {"role": "user", "content": "and now? " + "天气" * 300}),
+    (5, "user", {"role": "user", "content": "and now\ud83d\x00? " + "天气" * 300}),
 )
 
 
@@ -153,7 +153,7 @@ def test_a_list_tells_of_old_sessions_what_it_tells_of_new_ones(tmp_path: Path, 
     newer, older = journal.sessions()
     assert (newer.name, older.name) == ("another", "old")
     assert (older.entries, older.turns, older.workspace) == (5, 2, "/old")
-    assert older.request == ("and now? " + "天气" * 300)[:200]
+    assert older.request == ("and now\ufffd\x00? " + "天气" * 300)[:200]
     assert older.size == sum(len(json.dumps(body)) for _, _, body in RECORDS)
     assert (older.created, older.changed) == ("2025-01-01", "2025-01-02")
     (entry,) = journal.append("old", [(Kind.USER, {"role": "user", "content": "on it goes"}, 3)])

@@ -25,7 +25,7 @@ Reach = Literal["session", "project", "all"]
 Recalling = Literal["auto", "off"]
 
 #: Settings that a workspace's own file may not make: they would act or speak for the person.
-ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "yes_small", "store", "memory"})
+ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "yes_small", "store", "memory", "embedder"})
 
 
 class Secret(str):

@@ -294,6 +294,18 @@ def test_what_was_recalled_for_a_request_goes_with_its_turn(session: Session) ->
         assert kept.undo_turn("s") is None
 
 
+def test_an_excerpt_whose_turn_was_taken_back_belongs_to_no_later_one(session: Session) -> None:
+    talks(session, 2)
+    session.recalls()
+    session.journal.fork("s", "fork", 5)
+    with sessions(session.journal) as kept:
+        assert kept.undo_turn("fork") == (3, 5)
+        session.journal.append("fork", [(Kind.USER, {"role": "user", "content": "anew"}, 3)])
+        assert kept.undo_turn("fork") == (6, 6)
+        assert kept.undo_turn("fork") == (1, 2)
+        assert kept.fork("s", "another", 5) == 4, "an excerpt goes with the request behind it"
+
+
 def test_a_turn_that_comes_after_one_that_was_taken_back_takes_its_place(session: Session) -> None:
     talks(session, 2)
     before = session.prompt()

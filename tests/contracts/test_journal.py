@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -205,6 +206,50 @@ def test_what_is_forgotten_is_gone_from_the_journal_its_forks_and_every_excerpt_
     on_disk = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"zanzibar" not in on_disk
     assert b"grandchild" in on_disk
+
+
+def test_a_fork_at_a_request_knows_whose_words_stand_before_it(journal: Journal) -> None:
+    journal.append("s", [user(f"the code is {SECRET}")])
+    journal.create("other", {"workspace": "/w"})
+    excerpt: NewEntry = (Kind.RECALL, {"role": "user", "content": f"1: {SECRET}"}, 9)
+    journal.append("other", [excerpt, user("hm")], [("recall", {"recalled": [["s", 1]], "before": 1})])
+    journal.append("other", [answer("well"), user("go on")])
+    journal.fork("other", "at the request", 2)
+    journal.remove("other", blanked)
+    journal.forget("s", [1], blanked)
+    assert holds(journal, SECRET) == []
+
+
+def test_forgetting_is_no_work_in_a_session(journal: Journal) -> None:
+    journal.append("s", [user("one"), user("two")])
+    journal.fork("s", "fork", 2)
+    journal.append("s", [user("three")])
+    before = [(each.name, each.changed) for each in journal.sessions()]
+    assert before[0][0] == "s"
+    journal.forget("s", [1], blanked)
+    assert [(each.name, each.changed) for each in journal.sessions()] == before
+
+
+def test_what_was_mended_when_it_came_in_is_forgotten_too(journal: Journal) -> None:
+    journal.append(
+        "s", [user("x")], [("session.imported", {"form": "chat", "repairs": [f"a call of {SECRET}"]})]
+    )
+    journal.forget("s", [1], blanked)
+    assert holds(journal, SECRET) == []
+
+
+def test_while_somebody_reads_the_file_what_is_forgotten_lingers_and_that_is_said(
+    journal: Journal, tmp_path: Path
+) -> None:
+    journal.append("s", [user(f"the code is {SECRET}"), user("two"), user("three")])
+    path = next(tmp_path.glob("*.db"))
+    reading = sqlite3.connect(path)
+    reading.execute("BEGIN")
+    reading.execute("SELECT count(*) FROM record").fetchone()
+    assert journal.forget("s", [1], blanked).lingers
+    reading.close()
+    assert not journal.forget("s", [2], blanked).lingers
+    assert SECRET.encode() not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
 
 
 def test_a_forgotten_call_is_still_a_call_and_its_result_still_answers_it(journal: Journal) -> None:

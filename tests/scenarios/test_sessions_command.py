@@ -579,9 +579,9 @@ def test_entries_are_forgotten_when_the_person_says_yes_and_what_was_is_said(kep
 
 def test_forgetting_as_json_gives_one_object_alone_on_stdout(kept: Kept) -> None:
     ran = kept("forget", "s", "--entries", "1-3", "--query", "frost_lantern.py", "--yes", "--json")
-    assert (ran.code, json.loads(ran.out)) == (0, {"forgotten": {"s": [3]}, "summaries": 0})
+    assert (ran.code, json.loads(ran.out)) == (0, {"forgotten": {"s": [3]}, "summaries": 0, "lingers": False})
     nothing = kept("forget", "s", "--query", "xylophone", "--yes", "--json")
-    assert (nothing.code, json.loads(nothing.out)) == (1, {"forgotten": {}, "summaries": 0})
+    assert (nothing.code, json.loads(nothing.out)) == (1, {"forgotten": {}, "summaries": 0, "lingers": False})
     whole = kept("forget", "s", "--yes", "--json")
     assert json.loads(whole.out) == {"forgotten": {"s": list(range(1, 9))}, "summaries": 0}
     assert kept.names() == []

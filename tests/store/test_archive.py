@@ -339,6 +339,52 @@ def test_another_embedder_embeds_anew_and_two_are_never_compared(kept: Kept) -> 
     assert {len(body) for (body,) in kept.rows("SELECT body FROM vector")} == {96}
 
 
+def test_vectors_of_another_length_under_the_same_name_do_no_harm_and_are_made_anew(kept: Kept) -> None:
+    (apple,) = kept.says("apple pie")
+    kept.embeds(OneWord("one"))
+    shorter = OneWord("one", 16)
+    assert kept.finds("aa", shorter) == [], "they can't be compared"
+    assert kept.finds("apple", shorter)[0] == ("s", apple), "words are found all the same"
+    (avocado,) = kept.says("avocado")
+    assert kept.embeds(shorter) == 6
+    assert {entry for _, entry in kept.finds("aa", shorter)[:2]} == {apple, avocado}
+    assert {len(body) for (body,) in kept.rows("SELECT body FROM vector")} == {32}
+    assert kept.embeds(shorter) == 0
+
+
+@pytest.mark.parametrize(
+    ("reach", "embedded"),
+    [("session", {"mine"}), ("project", {"mine", "beside"}), ("all", {"mine", "beside", "far"})],
+)
+def test_only_what_is_in_reach_is_given_to_an_embedder(
+    tmp_path: Path, reach: Any, embedded: set[str]
+) -> None:
+    kept = Kept(tmp_path / "s.db")
+    kept.says("mine", session="s", workspace="/w")
+    kept.says("beside", session="t", workspace="/w")
+    kept.says("far", session="u", workspace="/elsewhere")
+    one = OneWord("one")
+    recaller = Recaller(kept.archive, one)
+    while recaller.embed_some(Scope("s", reach)):
+        pass
+    assert set(one.embedded) == embedded
+    kept.close()
+
+
+def test_no_session_gets_the_numbers_of_one_that_is_gone(kept: Kept) -> None:
+    kept.says("alpha", session="last")
+    ((id, _), *_) = kept.archive.without_vector("one", 1)
+    kept.journal.remove("last", blanked)
+    kept.says("beta", session="next")
+    kept.archive.keep_vectors("one", {id: numpy.ones(4, numpy.float32)})
+    assert kept.rows("SELECT count(*) FROM vector") == [(0,)]
+    kept.journal.fork("next", "fork", 1)
+    kept.journal.remove("fork", blanked)
+    kept.says("gamma", session="again")
+    ids = [row[0] for row in kept.rows("SELECT id FROM session ORDER BY id")]
+    assert ids == [1, 3, 5]
+
+
 def test_half_way_from_one_embedder_to_another_each_question_meets_its_own(kept: Kept) -> None:
     kept.says(*(f"{letter} text" for letter in "abcdefghijklmnopqrstuvwxyz"))
     one, other = OneWord("one"), OneWord("other", 48)

@@ -97,13 +97,13 @@ class Recaller:
         shown = sendable(excerpt(chosen, scope.session, lang, asked=not about)).replace("\x00", "\u2400")
         return Excerpt(chosen, shown, count(shown))
 
-    def embed_some(self) -> int:
-        """Give the newest passages that have none a vector; how many there were, 0 where all have one or
-        there is no embedder. Raises `PerdureError`."""
+    def embed_some(self, scope: Scope | None = None) -> int:
+        """Give the newest passages in scope (None: of all sessions) that have none a vector; how many there
+        were, 0 where all have one or there is no embedder. Raises `PerdureError`."""
         if self.embedder is None:
             return 0
         with self._embedding:
-            waiting = self.archive.without_vector(self.embedder.name, AT_ONCE)
+            waiting = self.archive.without_vector(self.embedder.name, AT_ONCE, scope)
             if waiting:
                 vectors = self.embedder.embed([text for _, text in waiting])
                 ids = (id for id, _ in waiting)
@@ -197,14 +197,15 @@ class Recollection:
         return self._conversation
 
 
-async def embed_behind(recaller: Recaller | None) -> None:
-    """Give every passage its vector while something else goes on, until it is cancelled. Must not raise."""
+async def embed_behind(recaller: Recaller | None, scope: Scope) -> None:
+    """Give every passage in scope its vector while something else goes on, until it is cancelled. Of other
+    sessions none: an embedder may be an endpoint, which needn't read them. Must not raise."""
     if recaller is None or recaller.embedder is None:
         return
     await anyio.sleep(BEHIND)
     while True:
         try:
-            done = await anyio.to_thread.run_sync(recaller.embed_some, abandon_on_cancel=True)
+            done = await anyio.to_thread.run_sync(recaller.embed_some, scope, abandon_on_cancel=True)
         except Exception:  # words alone are searched then, and another run may do better
             return
         if not done:

@@ -66,6 +66,7 @@ def standing(records: Iterable[Entry | Recorded]) -> Standing:
             dropped.update(compactions.pop())
         elif record.type == "turn.undone" and turns:
             dropped.update(turns.pop().places)
+            excerpt = None
             # Notes that were made anew since are of their compaction, too.
             dropped.update([at for each in compactions if each[0] in dropped for at in each])
             compactions = [kept for each in compactions if (kept := [at for at in each if at not in dropped])]

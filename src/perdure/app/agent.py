@@ -127,6 +127,7 @@ class Agent:
         """
         from perdure.agent.beside import beside
         from perdure.agent.recalling import embed_behind
+        from perdure.store.archive import Scope
 
         if session is not None:
             checked_name(session)
@@ -134,7 +135,8 @@ class Agent:
         session = session or new_session_name()
         self._begin(session, task)
         recaller = self.sessions.recaller
-        async with self._having(session), beside(partial(embed_behind, recaller)):
+        reach = Scope(session, self.settings.memory)
+        async with self._having(session), beside(partial(embed_behind, recaller, reach)):
             loop = await self._loop(client, session, recaller, on_event or _nothing)
             return await loop.run(task)
 

@@ -163,25 +163,32 @@ class Sessions:
         recaller = self.recaller
         if recaller is None:
             return []
-        self.catch_up(waits)
+        self.catch_up(session, waits)
         found: dict[tuple[str, int], Scored] = {}
         for each in recaller.search(query, Scope(session, self.settings.memory)):
             found.setdefault((each.passage.session, each.passage.entry), each)
         return list(found.values())[:limit]
 
     def catch_up(
-        self, seconds: float = CATCHING_UP, *, on_progress: Callable[[int], None] | None = None
+        self,
+        session: str,
+        seconds: float = CATCHING_UP,
+        *,
+        on_progress: Callable[[int], None] | None = None,
     ) -> bool:
-        """Give passages that have none a vector, for so long at most; False where that was too short. What
-        can't be embedded is found by its words alone. ``on_progress`` gets the number of passages that have
-        one since."""
+        """Give passages that a search from a session reaches and that have no vector one, for so long at
+        most; False where that was too short. What can't be embedded is found by its words alone.
+        ``on_progress`` gets the number of passages that have one since."""
+        from perdure.store.archive import Scope
+
+        scope = Scope(session, self.settings.memory)
         end = time.monotonic() + seconds
         done = 0
         with suppress(PerdureError):
             while self.recaller is not None:
                 if time.monotonic() >= end:
                     return False
-                if not (more := self.recaller.embed_some()):
+                if not (more := self.recaller.embed_some(scope)):
                     break
                 done += more
                 if on_progress is not None:
@@ -216,11 +223,17 @@ class Sessions:
     def fork(self, session: str, new: str, at: int | None = None) -> int:
         """A session of its own with everything up to entry ``at`` (by default the last one), which is handed
         back. Raises `SessionExists`, and `EntryUnknown` where there is no such entry."""
+        from perdure.chat.messages import Kind
+
         checked_name(new)
         count = self.count(self.existing(session))
         at = count if at is None else at
         if not 1 <= at <= count:
             raise EntryUnknown(name=session, number=at, count=count)
+        if self.journal.entries(session, [at])[0].kind is Kind.RECALL:
+            if at == 1:
+                raise EntryUnknown(name=session, number=at, count=count)
+            at -= 1  # an excerpt belongs to the request behind it
         self.journal.fork(session, new, at)
         return at
 
@@ -286,6 +299,11 @@ class Sessions:
             {"line": each.line, "bytes": base64.b64encode(each.raw).decode()} for each in history.damages
         ]
         self.journal.create(session, {"system": system, "lang": lang, "workspace": workspace})
+        self.journal.hold(session)
+        if self.count(session):
+            # Another process has made one of that name in between, and given it back.
+            self.journal.release(session)
+            raise SessionExists(name=session)
         try:
             for start in range(0, len(entries), AT_ONCE):
                 self.journal.append(session, entries[start : start + AT_ONCE])
@@ -297,4 +315,6 @@ class Sessions:
             with suppress(StoreError):
                 self.remove(session)
             raise
+        finally:
+            self.journal.release(session)
         return Imported(session, len(entries), history, repairs)

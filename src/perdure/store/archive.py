@@ -38,12 +38,15 @@ class Archive(Protocol):
         """The passages that are nearest to the query by words and by meaning, with their neighbours."""
         ...
 
-    def without_vector(self, embedder: str, limit: int) -> list[tuple[int, str]]:
-        """Ids and texts of passages that have no vector of this embedder, the newest first."""
+    def without_vector(self, embedder: str, limit: int, scope: Scope | None = None) -> list[tuple[int, str]]:
+        """Ids and texts of passages of the sessions in scope (None: of all) that have no vector of this
+        embedder, the newest first."""
         ...
 
     def keep_vectors(self, embedder: str, vectors: Mapping[int, NDArray[float32]]) -> None:
-        """Keep unit vectors by passage. Of passages that are gone meanwhile, nothing is kept."""
+        """Keep unit vectors by passage, all of one length. Of passages that are gone meanwhile, nothing is
+        kept. An embedder whose vectors had another length is another one: what it made before is passed over,
+        and waits for a new vector."""
         ...
 
     def close(self) -> None: ...

@@ -92,6 +92,7 @@ class Database:
         for pragma in (f"synchronous = {'FULL' if durable else 'NORMAL'}", "secure_delete = ON"):
             self.connection.execute(f"PRAGMA {pragma}")
         if version < len(MIGRATIONS):
+            self.connection.create_function("shown_request", 1, _shown, deterministic=True)
             with self.transaction() as cursor:
                 # Read again: another process may have migrated while this one waited for the lock.
                 for step in MIGRATIONS[self._version() :]:
@@ -155,6 +156,11 @@ def _to_read(path: Path) -> sqlite3.Connection:
 def shown_request(message: Message) -> str:
     """What of a request stands in a list of sessions."""
     return sendable(text_of(message)[:REQUEST_SHOWN])
+
+
+def _shown(body: str) -> str:
+    message = json.loads(body)
+    return shown_request(message) if isinstance(message, dict) else ""
 
 
 def now() -> str:

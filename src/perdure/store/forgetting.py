@@ -67,6 +67,8 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
     cursor.execute("DELETE FROM checkpoint WHERE session = ?", (session,))
     # Damaged lines of an imported file may hold the same words, and what was said of its repairs.
     cursor.execute("DELETE FROM record WHERE session = ? AND type = 'import.damage'", (session,))
+    # What was mended quotes what it was.
+    _change(cursor, (session, 0), "session.imported", {"repairs": []})
     _change(cursor, (session, 0), "session.imported", {"repairs": None})
     indexing.drop(cursor, session, numbers)
     count(cursor, session)
@@ -124,16 +126,29 @@ def count(cursor: sqlite3.Cursor, session: int) -> None:
     )
 
 
-def leave_no_trace(database: Database) -> None:
+def told_of(cursor: sqlite3.Cursor, session: int, number: int, record: int) -> int:
+    """The record up to which an entry goes: where an excerpt stands before it or is in it, the event that
+    says whose words these are; else its own."""
+    row = cursor.execute(
+        "SELECT max(id) FROM record WHERE session = ? AND id > ? AND type = 'recall' AND seq IS NULL"
+        " AND after = ?",
+        (session, record, number),
+    ).fetchone()
+    return int(row[0] or record)
+
+
+def leave_no_trace(database: Database) -> bool:
     """Make what was removed vanish from the file: from the index of words, which only marks it as gone, from
     what SQLite left of it beside the rows when it moved them (which `secure_delete` doesn't see, so the file
-    is written anew), and from the log that a write goes through first."""
+    is written anew), and from the log that a write goes through first. False where somebody who reads the
+    file still holds on to what it was."""
     with database.reading() as cursor:
         cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('optimize')")
     # On a connection of its own, since here somebody may be reading.
     with database.errors(), closing(connected(database.path)) as connection:
         connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not is_busy
 
 
 def _forks(

@@ -43,10 +43,12 @@ class Recorded:
 @dataclass(frozen=True, slots=True)
 class Forgotten:
     """What was removed for good: session names to numbers of entries, the one that was asked for first, then
-    its forks and those whose excerpts quoted it; and how many summaries were made from them."""
+    its forks and those whose excerpts quoted it; and how many summaries were made from them. ``lingers``:
+    somebody else is reading the file, and it holds the words until they end."""
 
     entries: Mapping[str, Sequence[int]]
     summaries: int
+    lingers: bool = False
 
 
 #: What is about to be written: kind, message, tokens; where it comes from elsewhere, its time as well.

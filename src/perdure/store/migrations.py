@@ -1,4 +1,7 @@
-"""The steps from an empty file to today's schema. A step is never edited, only followed."""
+"""The steps from an empty file to today's schema. A step is never edited, only followed.
+
+`shown_request` is `perdure.store.database.shown_request` of a message's JSON, which SQLite is lent.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             entries = (SELECT count(seq) FROM record WHERE session = session.id),
             turns = (SELECT count(seq) FROM record WHERE session = session.id AND type = 'user'),
             size = (SELECT coalesce(sum(length(body)), 0) FROM record WHERE session = session.id),
-            request = coalesce((SELECT substr(json_extract(body, '$.content'), 1, 200) FROM record
+            request = coalesce((SELECT shown_request(body) FROM record
                 WHERE session = session.id AND type = 'user' ORDER BY id DESC LIMIT 1), ''),
             changed = coalesce((SELECT max(time) FROM record WHERE session = session.id), created),
             newest = coalesce((SELECT max(id) FROM record WHERE session = session.id), 0)
@@ -108,7 +111,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             DELETE FROM sign WHERE vector = old.id;
         END""",
         # dropped: counted up when vectors go, so that who has read them begins anew.
-        "CREATE TABLE archive (form INTEGER NOT NULL, dropped INTEGER NOT NULL)",
-        "INSERT INTO archive VALUES (0, 0)",
+        # sessions: the highest id of a session that is gone, so that none is given twice either.
+        """CREATE TABLE archive (
+            form INTEGER NOT NULL,
+            dropped INTEGER NOT NULL,
+            sessions INTEGER NOT NULL DEFAULT 0
+        )""",
+        "INSERT INTO archive (form, dropped) VALUES (0, 0)",
+        """CREATE TRIGGER session_gone AFTER DELETE ON session BEGIN
+            UPDATE archive SET sessions = max(sessions, old.id);
+        END""",
     ),
 )

@@ -7,6 +7,7 @@ import secrets
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from perdure.errors import SessionExists, SessionHeld, StoreError
 from perdure.store import forgetting, indexing, leases
 from perdure.store.database import Database, as_text, now, shown_request
 from perdure.store.journal import Forgotten, Instead, NewEntry, NewEvent, Recorded, SessionSummary
+
+#: The id of a new session: no passage of another one ever had its numbers.
+NEXT_ID = "SELECT max(sessions, coalesce((SELECT max(id) FROM session), 0)) + 1 FROM archive"
 
 
 class SqliteJournal:
@@ -31,12 +35,14 @@ class SqliteJournal:
 
     def create(self, session: str, settings: Mapping[str, Any]) -> None:
         with self._database.transaction() as cursor:
+            (id,) = cursor.execute(NEXT_ID).fetchone()
             new = cursor.execute(
-                "INSERT INTO session (name, created, workspace) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-                (session, now(), str(settings.get("workspace", ""))),
+                "INSERT INTO session (id, name, created, workspace) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (name) DO NOTHING",
+                (id, session, now(), str(settings.get("workspace", ""))),
             )
             if new.rowcount:
-                self._write_event(cursor, new.lastrowid or 0, "session.created", settings)
+                self._write_event(cursor, id, "session.created", settings)
 
     def exists(self, session: str) -> bool:
         with self._database.reading() as cursor:
@@ -157,17 +163,17 @@ class SqliteJournal:
             taken = cursor.execute("SELECT 1 FROM session WHERE name = ?", (new,)).fetchone()
             if taken:
                 raise SessionExists(name=new, path=self.path)
+            (id,) = cursor.execute(NEXT_ID).fetchone()
             cursor.execute(
-                "INSERT INTO session (name, created, workspace)"
-                " SELECT ?, ?, workspace FROM session WHERE id = ?",
-                (new, now(), old),
+                "INSERT INTO session (id, name, created, workspace)"
+                " SELECT ?, ?, ?, workspace FROM session WHERE id = ?",
+                (id, new, now(), old),
             )
-            id = self._database.session(cursor, new)
             cursor.execute(
                 "INSERT INTO record (session, seq, after, type, body, tokens, time, forgotten)"
                 " SELECT ?, seq, after, type, body, tokens, time, forgotten FROM record"
                 " WHERE session = ? AND id <= ? ORDER BY id",
-                (id, old, row[0]),
+                (id, old, forgetting.told_of(cursor, old, at, row[0])),
             )
             forgetting.count(cursor, id)
             # What was taken back later stands in the fork, and isn't in the archive: it is taken in anew.
@@ -179,8 +185,7 @@ class SqliteJournal:
         with self._database.transaction() as cursor:
             places = forgetting.found(cursor, self._database.session(cursor, session), numbers)
             forgotten = self._forget(cursor, places, instead)
-        forgetting.leave_no_trace(self._database)
-        return forgotten
+        return replace(forgotten, lingers=not forgetting.leave_no_trace(self._database))
 
     def remove(self, session: str, instead: Instead) -> Forgotten:
         with self._database.transaction() as cursor:
@@ -192,8 +197,8 @@ class SqliteJournal:
             indexing.drop_all(cursor, id)
             forgetting.remove(cursor, id, session)
         self._held.discard(session)
-        forgetting.leave_no_trace(self._database)
-        return Forgotten({session: range(1, last + 1), **elsewhere.entries}, elsewhere.summaries)
+        gone = forgetting.leave_no_trace(self._database)
+        return Forgotten({session: range(1, last + 1), **elsewhere.entries}, elsewhere.summaries, not gone)
 
     def sessions(self) -> list[SessionSummary]:
         with self._database.reading() as cursor:
@@ -264,8 +269,12 @@ class SqliteJournal:
             self._mine(cursor, name)
         summaries = 0
         for id, numbers in places.items():
+            glance = "SELECT changed, newest FROM session WHERE id = ?"
+            worked = cursor.execute(glance, (id,)).fetchone()
             summaries += forgetting.forget(cursor, id, numbers, instead)
             self._write_event(cursor, id, "forgotten", {"entries": sorted(numbers)})
+            # Nobody has worked in it: what is gone on with stays the one that it was.
+            cursor.execute("UPDATE session SET changed = ?, newest = ? WHERE id = ?", (*worked, id))
         return Forgotten({names[id]: sorted(numbers) for id, numbers in places.items()}, summaries)
 
     def _name(self, cursor: sqlite3.Cursor, id: int) -> str:

@@ -18,8 +18,8 @@ from perdure.memory.passages import Corpus, Passage, Pool, Query
 from perdure.memory.words import STOP_WORDS
 from perdure.store import indexing
 from perdure.store.archive import Scope
-from perdure.store.database import Database
-from perdure.store.vectors import Vectors, keep_signs, within
+from perdure.store.database import Database, now
+from perdure.store.vectors import Vectors, dimensions, keep_signs, within
 
 if TYPE_CHECKING:
     from numpy import bool_, float32, int64
@@ -95,7 +95,7 @@ class SqliteArchive:
             by_words, holding = self._by_words(cursor, query.words, where)
             ways, likeness = [by_words], (0.0, 1.0)
             if query.vector is not None:
-                vectors_in.load(cursor, query.embedder, where.spans)
+                vectors_in.load(cursor, query.embedder, where.spans, len(query.vector))
                 counting = partial(_count, where=where)
                 found = vectors_in.nearest(cursor, query.vector, where.spans, counting)
                 likeness = found.likeness
@@ -108,26 +108,35 @@ class SqliteArchive:
         corpus = Corpus(where.passages, length, holding, likeness)
         return Pool(passages, vectors, numpy.isin(ids, chosen), corpus)
 
-    def without_vector(self, embedder: str, limit: int) -> list[tuple[int, str]]:
+    def without_vector(self, embedder: str, limit: int, scope: Scope | None = None) -> list[tuple[int, str]]:
         with suppress(StoreError):
-            indexing.catch_up(self._database, self._behind(None))
+            indexing.catch_up(self._database, self._behind(scope))
         with self._database.reading() as cursor:
+            spans: Sequence[tuple[int, int]] = EVERYWHERE
+            if scope is not None and scope.reach != "all":
+                spans = tuple(map(indexing.ids_of, sorted(self._sessions(cursor, scope))))
             row = cursor.execute("SELECT id FROM embedder WHERE name = ?", (embedder,)).fetchone()
             known = row[0] if row else -1
             others = [0, *(each[0] for each in cursor.execute("SELECT id FROM embedder").fetchall())]
             # One by one, so that the index gives them in order and none is read that isn't wanted.
-            query = "SELECT id, text FROM passage WHERE embedder = ? ORDER BY id DESC LIMIT ?"
+            query = (
+                "SELECT id, text FROM passage WHERE embedder = ? AND id BETWEEN ? AND ?"
+                " ORDER BY id DESC LIMIT ?"
+            )
             rows = [
                 row
                 for other in others
                 if other != known
-                for row in cursor.execute(query, (other, limit)).fetchall()
+                for span in spans
+                for row in cursor.execute(query, (other, *span, limit)).fetchall()
             ]
             newest = sorted(rows, key=lambda row: -row[0])[:limit]
             return [(int(id), str(text)) for id, text in newest]
 
     def keep_vectors(self, embedder: str, vectors: Mapping[int, NDArray[float32]]) -> None:
         with self._database.transaction() as cursor:
+            for vector in [*vectors.values()][:1]:
+                _part_with(cursor, embedder, len(vector))
             cursor.execute("INSERT INTO embedder (name) VALUES (?) ON CONFLICT DO NOTHING", (embedder,))
             (known,) = cursor.execute("SELECT id FROM embedder WHERE name = ?", (embedder,)).fetchone()
             kept: list[tuple[int, int, bytes]] = []
@@ -296,6 +305,15 @@ class SqliteArchive:
             )
             for id, seq, part, kind, time, text, words in rows
         ]
+
+
+def _part_with(cursor: sqlite3.Cursor, embedder: str, length: int) -> None:
+    """Let an embedder's vectors of another length be another embedder's, of a name that nobody asks for."""
+    row = cursor.execute("SELECT id FROM embedder WHERE name = ?", (embedder,)).fetchone()
+    kept = dimensions(cursor, row[0]) if row else None
+    if kept not in {None, length}:
+        renamed = f"{embedder} of {kept} numbers, until {now()}"
+        cursor.execute("UPDATE embedder SET name = ? WHERE id = ?", (renamed, row[0]))
 
 
 def _quoted(word: str) -> str:

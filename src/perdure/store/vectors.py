@@ -25,7 +25,7 @@ EXACT = 50_000
 CENTRED, LOOKED_AT = 5_000, 2_000
 #: Of many: columns of 64 signs that all are compared by (three times 64 still fit into a byte); those that
 #: are compared by all their signs then; of these, by the query's own numbers; and of these exactly.
-GLANCED, KEPT, SHORTLISTED, RESCORED = 3, 20_000, 4_096, 600
+GLANCED, KEPT, SHORTLISTED, RESCORED = 3, 12_000, 2_048, 600
 #: Of many, those whose cosines tell mean and deviation.
 SAMPLED = 1_000
 #: Rows that are read at once, and vectors whose signs are compared at once.
@@ -53,10 +53,11 @@ class Vectors:
         self._kept: _Exact | _Signs | None = None
         self._newest = 0  # of all that were read or passed over
 
-    def load(self, cursor: sqlite3.Cursor, embedder: str, spans: Spans) -> None:
-        """Read what has come; all of it, where something else is asked for or vectors were removed."""
+    def load(self, cursor: sqlite3.Cursor, embedder: str, spans: Spans, length: int) -> None:
+        """Read what has come; all of it, where something else is asked for or vectors were removed. Nothing,
+        where the embedder's vectors aren't of the query's length."""
         row = cursor.execute("SELECT id FROM embedder WHERE name = ?", (embedder,)).fetchone()
-        known = row[0] if row else -1
+        known = row[0] if row and dimensions(cursor, row[0]) in {None, length} else -1
         (dropped,) = cursor.execute("SELECT dropped FROM archive").fetchone()
         if (known, dropped) != self._of or not _within(spans, self._spans):
             self._of, self._spans = (known, dropped), tuple(spans)
@@ -294,6 +295,16 @@ class _Signs:
         bits = numpy.unpackbits(rows.view(numpy.uint8), axis=1, count=len(vector))
         likeness: NDArray[float32] = bits.astype(numpy.float32) @ (vector * self.usual)
         return likeness
+
+
+def dimensions(cursor: sqlite3.Cursor, embedder: int) -> int | None:
+    """How many numbers the vectors of an embedder have; None where there is none."""
+    row = cursor.execute(
+        "SELECT length(body) / 2 FROM vector"
+        " WHERE passage = (SELECT id FROM passage WHERE embedder = ? LIMIT 1)",
+        (embedder,),
+    ).fetchone()
+    return int(row[0]) if row else None
 
 
 def keep_signs(cursor: sqlite3.Cursor, embedder: int, vectors: Sequence[tuple[int, int, bytes]]) -> None:

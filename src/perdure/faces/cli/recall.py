@@ -45,6 +45,11 @@ SUMMARIES: Words = (
     "removed with them: {summaries} summaries, and all notes that were made since",
     "随之删除：{summaries} 份摘要，以及此后生成的所有笔记",
 )
+LINGERS: Words = (
+    "another process is reading the store: until it ends, the file still holds what was forgotten; "
+    "then run perdure sessions list once",
+    "另一进程正在读取存储：在它结束之前，文件里仍留有已忘记的内容；之后请运行一次 perdure sessions list",
+)
 
 
 def recall(arguments: argparse.Namespace) -> int:
@@ -56,7 +61,7 @@ def recall(arguments: argparse.Namespace) -> int:
     with Sessions(settings) as sessions:
         name = sessions.existing(arguments.name)
         with waiting(say(SEARCHING, lang), quiet=settings.quiet) as tell:
-            is_ready = sessions.catch_up(on_progress=lambda done: tell(say(EMBEDDING, lang, done=done)))
+            is_ready = sessions.catch_up(name, on_progress=lambda done: tell(say(EMBEDDING, lang, done=done)))
             found = sessions.recall(name, arguments.query, arguments.limit, waits=0)
     if not (is_ready or settings.quiet):
         print(say(NOT_READY, lang), file=sys.stderr)
@@ -94,7 +99,7 @@ def forget(arguments: argparse.Namespace) -> int:
         numbers = range(1, count + 1) if whole else _chosen(sessions, arguments, count)
         if not numbers and not whole:
             if arguments.json:
-                json_line({"forgotten": {}, "summaries": 0})
+                json_line({"forgotten": {}, "summaries": 0, "lingers": False})
             else:
                 print(say(NONE_HOLDS, lang))
             return 1
@@ -104,11 +109,12 @@ def forget(arguments: argparse.Namespace) -> int:
         if not sure(question, yes=arguments.yes, lang=lang):
             return 1
         gone = sessions.forget(name, numbers)
-        if whole:
-            sessions.remove(name)
+        lingers = sessions.remove(name).lingers if whole else gone.lingers
+    if lingers:
+        print(say(LINGERS, lang), file=sys.stderr)
     if arguments.json:
         forgotten = {session: list(entries) for session, entries in gone.entries.items()}
-        json_line({"forgotten": forgotten, "summaries": gone.summaries})
+        json_line({"forgotten": forgotten, "summaries": gone.summaries, "lingers": lingers})
         return 0
     for session, entries in gone.entries.items():
         if whole and session == name:
