@@ -225,10 +225,10 @@ def headings(text: str) -> list[str]:
 def test_markdown_has_a_heading_for_each_turn_and_each_entry() -> None:
     assert headings(markdown(said("a", "b", "c"))) == [
         "s",
-        "Turn 1",
+        "Turn 1: a",
         "1 · Person · 2026-01-02 03:04:05 UTC",
         "2 · Assistant · 2026-01-02 03:04:05 UTC",
-        "Turn 2",
+        "Turn 2: c",
         "3 · Person · 2026-01-02 03:04:05 UTC",
     ]
 
@@ -241,7 +241,9 @@ def test_no_text_breaks_out_of_its_place_in_markdown(texts: list[str], by_tools:
     for text in texts:
         records += called(json.dumps({"text": text}), text) if by_tools else said(text, text)
     expected = headings(markdown([*_blank(records)]))
-    assert headings(markdown(records)) == expected
+    assert [re.sub(r"(?s)^(Turn \d+): .*", r"\1", each) for each in headings(markdown(records))] == [
+        each.partition(":")[0] if each.startswith("Turn") else each for each in expected
+    ]
 
 
 def _blank(records: Sequence[Record]) -> Sequence[Record]:
@@ -250,6 +252,32 @@ def _blank(records: Sequence[Record]) -> Sequence[Record]:
         for each in records
         if isinstance(each, Entry)
     ]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_turn_begins_with_its_heading_which_shows_the_request(raw: bool) -> None:
+    recalled = {"role": "user", "content": "[Excerpts] 1: the port"}
+    request = f"Which\nport, <b>*now*</b>? The key is {KEY}. " + "long " * 40
+    records: list[Record] = [
+        *said("first", "answer"),
+        Entry(3, Kind.RECALL, recalled, 7, TIME),
+        Entry(4, Kind.USER, {"role": "user", "content": request}, 7, TIME),
+        Recorded("recall", 4, {"recalled": []}, TIME),
+        Entry(5, Kind.ASSISTANT, {"role": "assistant", "content": "5433"}, 7, TIME),
+        Entry(6, Kind.USER, {"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}, 7, TIME),
+    ]
+    shown = headings("".join(as_markdown(records, "s", raw=raw)))
+    assert shown[4].startswith("Turn 2: Which port, <b>*now*</b>? The key is ")
+    assert ("[secret]" in shown[4], KEY[:9] in shown[4]) == (not raw, raw)
+    assert len(shown[4]) < 100
+    assert [each.partition(" · ")[0].partition(":")[0] for each in shown] == [
+        *("s", "Turn 1", "1", "2", "Turn 2", "3", "4", "5", "Turn 3", "6")
+    ]
+    page = "".join(as_html(records, "s", raw=raw))
+    assert '<h2 dir="auto">Turn 2: Which port, &lt;b&gt;*now*&lt;/b&gt;? The key is ' in page
+    assert page.index("Turn 2: ") < page.index('id="e3"') < page.index('id="e4"')
+    assert '<a href="#e3"><bdi>Which port, ' in page
+    assert "第 2 轮：Which port" in "".join(as_html(records, "s", raw=raw, lang="zh"))
 
 
 def test_a_fence_is_longer_than_any_inside() -> None:

@@ -17,7 +17,6 @@ from perdure.faces.cli.terminal import printable
 from perdure.faces.export_html import as_html
 from perdure.faces.export_records import (
     IMAGE,
-    TURN,
     UNDONE,
     EntryShown,
     EventShown,
@@ -95,7 +94,7 @@ def _markdown_of(each: EntryShown | EventShown, lang: Language) -> Iterator[str]
             yield _quoted(each.text)
         return
     if each.turn:
-        yield f"\n## {say(TURN, lang, turn=each.turn)}\n"
+        yield f"\n## {_plain(each.title(lang))}\n"
     undone = say(UNDONE, lang) if each.undone else ""
     head = (str(each.number), _plain(each.who), each.time, undone)
     yield f"\n### {' · '.join(part for part in head if part)}\n"

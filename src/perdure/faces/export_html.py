@@ -19,7 +19,6 @@ from perdure.errors import Words
 from perdure.faces.cli.terminal import one_line, printable
 from perdure.faces.export_records import (
     IMAGE,
-    TURN,
     UNDONE,
     EntryShown,
     EventShown,
@@ -38,7 +37,7 @@ COUNTED: Words = ("{entries} entries, {begun} to {ended}", "{entries} 条记录�
 
 #: Lines and characters of a text of a tool up to which it is shown open.
 _OPEN_LINES, _OPEN_CHARACTERS = 12, 1_200
-#: Characters of a request in the list of turns.
+#: Characters of a long text's first line, where it is folded.
 _TITLE = 80
 #: The pictures that a page may carry.
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}\Z")
@@ -54,7 +53,8 @@ body { margin: 0 auto; max-width: 52rem; padding: 1.25rem 1rem 4rem; background:
   color: var(--ink); font: 1rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans",
   "PingFang SC", "Microsoft YaHei", "Noto Sans CJK SC", sans-serif; }
 h1 { font-size: 1.5rem; line-height: 1.3; margin: 0 0 .25rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.1rem; margin: 2.5rem 0 .75rem; padding-top: 1rem; border-top: 1px solid var(--line); }
+h2 { font-size: 1.1rem; margin: 2.5rem 0 .75rem; padding-top: 1rem; border-top: 1px solid var(--line);
+  overflow-wrap: anywhere; }
 a { color: var(--accent); }
 .about, .head { color: var(--faint); font-size: .85rem; }
 .head { display: flex; flex-wrap: wrap; gap: .1rem .75rem; margin-bottom: .3rem; }
@@ -128,14 +128,14 @@ def _turns(beginnings: Sequence[EntryShown], lang: Language) -> Iterator[str]:
         return
     yield f"<nav><details><summary>{say(TURNS, lang)}: {len(beginnings)}</summary>\n<ol>\n"
     for each in beginnings:
-        request = escape(one_line(each.text, _TITLE)) or "…"
+        request = escape(each.request) or "…"
         yield f'<li><a href="#e{each.number}"><bdi>{request}</bdi></a></li>\n'
     yield "</ol></details></nav>\n"
 
 
 def _entry(each: EntryShown, lang: Language) -> Iterator[str]:
     if each.turn:
-        yield f"<h2>{say(TURN, lang, turn=each.turn)}</h2>\n"
+        yield f'<h2 dir="auto">{escape(each.title(lang))}</h2>\n'
     classes = f"{each.kind.value} undone" if each.undone else each.kind.value
     yield f'<article id="e{each.number}" class="{classes}">\n<div class="head">'
     yield f'<a href="#e{each.number}">{each.number}</a><b><bdi>{escape(each.who)}</bdi></b>'

@@ -14,7 +14,7 @@ from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, Kind, Message, text_of
 from perdure.chat.secrets import MARK, masked
 from perdure.errors import Words
-from perdure.faces.cli.terminal import printable
+from perdure.faces.cli.terminal import one_line, printable
 from perdure.store.journal import Recorded
 
 #: Who speaks.
@@ -30,6 +30,7 @@ WHO: Mapping[Kind, Words] = {
 }
 TOOL: Words = ("a tool", "工具")
 TURN: Words = ("Turn {turn}", "第 {turn} 轮")
+COLON: Words = (": ", "：")
 UNDONE: Words = ("taken back", "已撤回")
 IMAGE: Words = ("image", "图片")
 COMPACTED: Words = (
@@ -40,6 +41,8 @@ SUMMARISED: Words = ("Summary of what left the window", "离开窗口的内容�
 FORKED: Words = ("Forked from {session} at entry {at}.", "从会话 {session} 的第 {at} 条分出。")
 FORGOTTEN: Words = ("Entries forgotten: {count}.", "已遗忘 {count} 条记录。")
 
+#: Characters of a request that stand in its turn's heading.
+TITLE = 80
 #: What ties messages together, or is no text: never masked.
 _NO_TEXT = frozenset({"id", "tool_call_id", "role", "type"})
 _DATA = re.compile(r"data:[\w/+.-]{1,80};base64,")
@@ -53,7 +56,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class EntryShown:
-    """``turn``: the number of the turn that it begins, 0 where it begins none; ``images``: addresses."""
+    """``turn``: the number of the turn that it begins, 0 where it begins none; ``request``: how that turn's
+    request begins, on one line; ``images``: addresses."""
 
     number: int
     kind: Kind
@@ -64,7 +68,13 @@ class EntryShown:
     calls: Sequence[Call]
     images: Sequence[str]
     turn: int = 0
+    request: str = ""
     undone: bool = False
+
+    def title(self, lang: Language) -> str:
+        """The heading of the turn that it begins."""
+        turn = say(TURN, lang, turn=self.turn)
+        return f"{turn}{say(COLON, lang)}{self.request}" if self.request else turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +91,7 @@ def shown(
     """The records for a reader, in order. Events that say nothing to a reader are left out; text has no
     characters that would steer a terminal."""
     undone = undone_entries(records)
+    requests = _requests(records)
     names: dict[str, str] = {}
     turn = 0
     for record in records:
@@ -89,7 +100,8 @@ def shown(
                 yield event
             continue
         message = record.message if raw else masked_message(record.message)
-        turn += record.kind is Kind.USER
+        request = requests.get(record.seq)
+        turn += request is not None
         calls = tuple(_calls(message))
         names |= {
             call["id"]: shown.name for call, shown in zip(message.get("tool_calls") or (), calls, strict=True)
@@ -104,9 +116,25 @@ def shown(
             text=printable(text_of(message)),
             calls=calls,
             images=tuple(_images(message)),
-            turn=turn if record.kind is Kind.USER else 0,
+            turn=turn if request is not None else 0,
+            request=_title(request, raw) if request is not None else "",
             undone=record.seq in undone,
         )
+
+
+def _requests(records: Sequence[Entry | Recorded]) -> dict[int, Message]:
+    """The request of each turn, by the number of its first entry: what was recalled for a request stands
+    before it and belongs to its turn."""
+    entries = [record for record in records if isinstance(record, Entry)]
+    return {
+        (before.seq if before is not None and before.kind is Kind.RECALL else entry.seq): entry.message
+        for before, entry in zip([None, *entries], entries, strict=False)
+        if entry.kind is Kind.USER
+    }
+
+
+def _title(request: Message, raw: bool) -> str:
+    return one_line(text_of(request if raw else masked_message(request)), TITLE)
 
 
 def readable_time(time: str) -> str:
