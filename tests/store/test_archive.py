@@ -352,6 +352,44 @@ def test_vectors_of_another_length_under_the_same_name_do_no_harm_and_are_made_a
     assert kept.embeds(shorter) == 0
 
 
+def test_however_often_something_is_forgotten_the_index_of_words_stays_sound(kept: Kept) -> None:
+    kept.says("The wombat lives in Delft.")
+    connection = sqlite3.connect(kept.path)
+    for number in range(700):
+        connection.execute(
+            "INSERT INTO passage_words (rowid, words) VALUES (?, 'filler')", (number + (9 << 32),)
+        )
+        connection.execute("INSERT INTO passage_words (passage_words) VALUES ('optimize')")
+    connection.commit()
+    block = connection.execute("SELECT block FROM passage_words_data WHERE id = 10").fetchone()[0]
+    connection.close()
+    (said,) = kept.says("a secret")
+    kept.journal.forget("s", [said], blanked)
+    (left,) = kept.rows("SELECT block FROM passage_words_data WHERE id = 10")[0]
+    assert len(left) < 100, f"{len(block)} before"
+    assert kept.finds("wombat") == [("s", 5)]
+    assert kept.finds("secret") == []
+
+
+def test_sessions_of_no_workspace_are_no_project(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "s.db")
+    kept.says("zebra one", session="s", workspace="")
+    kept.says("zebra two", session="t", workspace="")
+    assert kept.finds("zebra", reach="project") == [("s", 1)]
+    kept.close()
+
+
+def test_what_is_shown_of_a_character_that_nobody_sees_is_counted(kept: Kept) -> None:
+    for number in range(10):
+        kept.says(f"zebra quokka {number}" + "\x00" * 300)
+    count = lambda text: len(text.encode())  # noqa: E731
+    found = Recaller(kept.archive, None).excerpt(
+        "zebra quokka", Scope("s"), limit=1_500, count=count, lang="en", about=False
+    )
+    assert found is not None
+    assert found.tokens == count(found.text) <= 1_500
+
+
 @pytest.mark.parametrize(
     ("reach", "embedded"),
     [("session", {"mine"}), ("project", {"mine", "beside"}), ("all", {"mine", "beside", "far"})],

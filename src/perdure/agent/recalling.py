@@ -78,6 +78,10 @@ class Recaller:
     ) -> Excerpt | None:
         """An excerpt of at most ``limit`` tokens of what is nearest to the text, and with ``about`` only of
         what is about it; None where nothing is, or where it can't be searched."""
+
+        def counted(text: str) -> int:
+            return count(_shown(text))
+
         room = limit - frame_tokens(count, lang)
         if room <= 0:
             return None
@@ -89,12 +93,12 @@ class Recaller:
         chosen = within(
             scored,
             room,
-            tokens_of_line(scope.session, lang, count),
-            tokens_of_next(scope.session, lang, count),
+            tokens_of_line(scope.session, lang, counted),
+            tokens_of_next(scope.session, lang, counted),
         )
         if not chosen:
             return None
-        shown = sendable(excerpt(chosen, scope.session, lang, asked=not about)).replace("\x00", "\u2400")
+        shown = _shown(excerpt(chosen, scope.session, lang, asked=not about))
         return Excerpt(chosen, shown, count(shown))
 
     def embed_some(self, scope: Scope | None = None) -> int:
@@ -175,8 +179,7 @@ class Recollection:
 
     def showed(self, entry: int, text: str) -> None:
         """As `perdure.tools.recall.Recollection.showed`."""
-        # As it stands in the result, where NUL is shown.
-        self._quoted[text.replace("\x00", "\u2400")] = [(self._of().session, entry)]
+        self._quoted[_shown(text)] = [(self._of().session, entry)]
 
     def quoted(self, text: str) -> Sequence[tuple[str, int]]:
         """Session and entry of each excerpt in a result of the tool."""
@@ -195,6 +198,11 @@ class Recollection:
         if self._conversation is None:
             raise RuntimeError("begin() comes first")
         return self._conversation
+
+
+def _shown(text: str) -> str:
+    """As it stands in a prompt, where NUL is shown."""
+    return sendable(text).replace("\x00", "\u2400")
 
 
 async def embed_behind(recaller: Recaller | None, scope: Scope) -> None:

@@ -48,12 +48,12 @@ def line(passage: Passage, session: str, lang: Language) -> str:
     """One passage, with the number of its entry, its session where it is another one, its time and who said
     it."""
     when_and_who = f"{_time(passage)}, {_said_by(passage, lang)}"
-    return f"{_of(passage, session)}{passage.entry} ({when_and_who}): {passage.text.strip()}"
+    return f"{_of(passage, session)}{passage.entry} ({when_and_who}): {_indented(passage)}"
 
 
 def next_line(passage: Passage, session: str, lang: Language) -> str:
     """One passage behind another one of its session and minute."""
-    return f"{_of(passage, session)}{passage.entry} ({_said_by(passage, lang)}): {passage.text.strip()}"
+    return f"{_of(passage, session)}{passage.entry} ({_said_by(passage, lang)}): {_indented(passage)}"
 
 
 def tokens_of_line(session: str, lang: Language, count: Callable[[str], int]) -> Callable[[Passage], int]:
@@ -69,6 +69,11 @@ def tokens_of_next(session: str, lang: Language, count: Callable[[str], int]) ->
 def frame_tokens(count: Callable[[str], int], lang: Language) -> int:
     """Tokens of what stands around the lines."""
     return count("\n".join((say(HEADING, lang), say(END, lang)))) + 2
+
+
+def _indented(passage: Passage) -> str:
+    """Its text, in which no line but the first begins as an entry does: nobody's words pass for another's."""
+    return "\n  ".join(passage.text.strip().splitlines())
 
 
 def _of(passage: Passage, session: str) -> str:

@@ -18,6 +18,10 @@ from perdure.store import indexing
 from perdure.store.database import Database, as_text, connected, now, shown_request
 from perdure.store.journal import Instead
 
+#: Levels of the index of words from which it is written anew: each time it is put in order it gets one or
+#: two more, and with 2,000 an older SQLite takes it for damaged.
+MOST_LEVELS = 500
+
 
 def found(
     cursor: sqlite3.Cursor, session: int, numbers: Collection[int], *, forks: bool = True
@@ -142,13 +146,28 @@ def leave_no_trace(database: Database) -> bool:
     what SQLite left of it beside the rows when it moved them (which `secure_delete` doesn't see, so the file
     is written anew), and from the log that a write goes through first. False where somebody who reads the
     file still holds on to what it was."""
-    with database.reading() as cursor:
-        cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('optimize')")
+    with database.transaction() as cursor:
+        if _levels(cursor) > MOST_LEVELS:
+            indexing.write_words_anew(cursor)
+        else:
+            cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('optimize')")
     # On a connection of its own, since here somebody may be reading.
     with database.errors(), closing(connected(database.path)) as connection:
         connection.execute("VACUUM")
         (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not is_busy
+
+
+def _levels(cursor: sqlite3.Cursor) -> int:
+    """How many levels the index of words has: a varint behind the four bytes of its cookie
+    (fts5_index.c, "STRUCTURE RECORD")."""
+    (block,) = cursor.execute("SELECT block FROM passage_words_data WHERE id = 10").fetchone()
+    levels = 0
+    for byte in block[4:13]:
+        levels = levels << 7 | byte & 0x7F
+        if byte < 0x80:
+            break
+    return levels
 
 
 def _forks(

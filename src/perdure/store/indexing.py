@@ -42,6 +42,12 @@ def take_form(database: Database) -> None:
             cursor.execute("UPDATE archive SET form = ?, dropped = dropped + 1", (FORM,))
 
 
+def write_words_anew(cursor: sqlite3.Cursor) -> None:
+    """Write the index of words of all passages anew."""
+    cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('delete-all')")
+    cursor.execute("INSERT INTO passage_words (rowid, words) SELECT id, words FROM passage")
+
+
 def index(cursor: sqlite3.Cursor, session: int, entries: Sequence[Entry]) -> None:
     """Take in the entries that follow the last one that was."""
     (numbered,) = cursor.execute("SELECT numbered FROM session WHERE id = ?", (session,)).fetchone()

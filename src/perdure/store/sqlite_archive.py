@@ -175,10 +175,11 @@ class SqliteArchive:
             return {own}
         every = scope.reach == "all"
         rows = cursor.execute(
-            "SELECT id FROM session WHERE ? OR workspace = (SELECT workspace FROM session WHERE id = ?)",
+            "SELECT id FROM session WHERE ?"
+            " OR workspace <> '' AND workspace = (SELECT workspace FROM session WHERE id = ?)",
             (every, own),
         )
-        return {int(row[0]) for row in rows}
+        return {own, *(int(row[0]) for row in rows)}
 
     def _where(self, cursor: sqlite3.Cursor, scope: Scope) -> _Where:
         sessions = self._sessions(cursor, scope)
