@@ -94,6 +94,8 @@ def test_a_valid_history_comes_back_equal_with_no_repairs(messages: list[dict[st
             "moved",
         ),
         ([calling("a"), result(None)], ["assistant", "tool"], ""),
+        ([calling("a"), {**result("a"), "tool_calls": [{"type": "text"}]}], ["assistant", "tool"], ""),
+        ([{"role": "tool", "content": "x", "function_call": {}}], ["assistant", "tool"], "stand-in"),
         ([{"role": "assistant", "content": ""}, {"role": "user", "content": "x"}], ["user"], "empty"),
         ([calling("a"), result("a"), result("a")], ["assistant", "tool", "assistant", "tool"], "stand-in"),
     ],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Sequence
@@ -204,6 +205,19 @@ def test_ids_and_pictures_are_not_taken_for_secrets() -> None:
     ]
     history = read_history("".join(as_jsonl(records, "s")).encode())
     assert history.messages == [each.message for each in records if isinstance(each, Entry)]
+
+
+def test_what_only_looks_like_a_picture_and_what_was_damaged_carry_no_secrets() -> None:
+    texts = [f"data:text/plain;base64,aGk= my key {KEY}", f"data:image/png;base64,iVBOR= {KEY}"]
+    damage = {"line": 3, "bytes": base64.b64encode(KEY.encode()).decode()}
+    records: list[Record] = [
+        entry(n, Kind.USER, {"role": "user", "content": text}) for n, text in enumerate(texts, 1)
+    ]
+    records.append(Recorded("import.damage", 2, damage, "2026-01-01T00:00:00+00:00"))
+    for exported in ("".join(as_jsonl(records, "s")), markdown(records)):
+        assert KEY not in exported
+        assert damage["bytes"] not in exported
+    assert str(damage["bytes"]) in "".join(as_jsonl(records, "s", raw=True))
 
 
 # --- Markdown

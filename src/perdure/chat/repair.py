@@ -108,6 +108,8 @@ class _Mending:
             fields["content"] = fields["refusal"]
         if not isinstance(fields.get("name", ""), str | None):
             del fields["name"]
+        if fields.get("role") == "tool":
+            fields.pop("tool_calls", None)  # a result makes no calls
         if fields.get("tool_calls") is not None:
             calls = fields["tool_calls"]
             fields["tool_calls"] = [

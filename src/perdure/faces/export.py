@@ -21,6 +21,7 @@ from perdure.faces.export_records import (
     EntryShown,
     EventShown,
     as_json_text,
+    masked_event,
     masked_message,
     masked_value,
     shown,
@@ -59,7 +60,7 @@ def as_jsonl(
                 }
             )
         else:
-            body = dict(record.body) if raw else masked_value(record.body)
+            body = dict(record.body) if raw else masked_event(record)
             yield _line({"event": record.type, "after": record.after, "time": record.time, "body": body})
 
 

@@ -45,7 +45,7 @@ FORGOTTEN: Words = ("Entries forgotten: {count}.", "已遗忘 {count} 条记录�
 TITLE = 80
 #: What ties messages together, or is no text: never masked.
 _NO_TEXT = frozenset({"id", "tool_call_id", "role", "type"})
-_DATA = re.compile(r"data:[\w/+.-]{1,80};base64,")
+_DATA = re.compile(r"data:(?:image|audio|video)/[\w+.-]{1,80};base64,[\w+/=-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _images(message: Message) -> Iterator[str]:
 
 
 def _event(record: Recorded, raw: bool, lang: Language) -> EventShown | None:
-    body = record.body if raw else masked_value(record.body)
+    body = record.body if raw else masked_event(record)
     if record.type == "compaction":
         before, after = body.get("tokens_before"), body.get("tokens_after")
         left = len(body.get("left") or ())
@@ -187,6 +187,15 @@ def masked_message(message: Message) -> Message:
     """The message without secrets. Arguments of calls that are JSON stay JSON; ids stay, as they tie
     results to calls."""
     fields: Message = {name: _masked_part(name, value) for name, value in message.items()}
+    return fields
+
+
+def masked_event(event: Recorded) -> dict[str, Any]:
+    """The event's fields without secrets. Nobody can tell what stands in bytes that were damaged, so these
+    are left out."""
+    fields: dict[str, Any] = masked_value(event.body)
+    if event.type == "import.damage":
+        fields.pop("bytes", None)
     return fields
 
 
@@ -221,7 +230,7 @@ def _masked_part(name: str, value: Any) -> Any:
 
 def _masked_text(text: str) -> str:
     # What a picture is made of only looks like keys.
-    return text if _DATA.match(text) else masked(text)
+    return text if _DATA.fullmatch(text) else masked(text)
 
 
 def _masked_arguments(text: str) -> str:
