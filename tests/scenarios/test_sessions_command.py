@@ -583,7 +583,7 @@ def test_forgetting_as_json_gives_one_object_alone_on_stdout(kept: Kept) -> None
     nothing = kept("forget", "s", "--query", "xylophone", "--yes", "--json")
     assert (nothing.code, json.loads(nothing.out)) == (1, {"forgotten": {}, "summaries": 0, "lingers": False})
     whole = kept("forget", "s", "--yes", "--json")
-    assert json.loads(whole.out) == {"forgotten": {"s": list(range(1, 9))}, "summaries": 0}
+    assert json.loads(whole.out) == {"forgotten": {"s": list(range(1, 9))}, "summaries": 0, "lingers": False}
     assert kept.names() == []
 
 
