@@ -656,7 +656,7 @@ def test_hits_stand_apart_and_each_begins_with_its_number(kept: Kept) -> None:
     first, second = re.split(r"\n\n(?=\S)", ran.out.strip("\n"))
     assert re.fullmatch(
         r"1 \(\S+ \S+, the person\): The wombat plan:\n"
-        r"\n    1\. Delft at noon\n    2 \(2026-01-01, the person\): Ghent",
+        r"\n  1\. Delft at noon\n  2 \(2026-01-01, the person\): Ghent",
         first,
     )
     assert re.fullmatch(r"2 \(\S+ \S+, assistant\): A wombat, yes\.", second)

@@ -29,20 +29,23 @@ NOT_READY: Words = (
 NOTHING: Words = ("nothing is found", "没有找到")
 NONE_HOLDS: Words = ("no entry holds all of these words", "没有同时包含这些词的记录")
 FORGET: Words = (
-    "Forget these {count} entries of {session} for good?",
+    "Forget {count} {count:entry|entries} of {session} for good?",
     "要永久忘记 {session} 的这 {count} 条记录吗？",
 )
 FORGET_ALL: Words = (
-    "Forget the whole session {session}, {count} entries, for good?",
+    "Forget the whole session {session}, {count} {count:entry|entries}, for good?",
     "要永久忘记整个会话 {session}（{count} 条记录）吗？",
 )
 FORGOTTEN_ALL: Words = (
-    "forgotten: the whole session {session}, {count} entries",
+    "forgotten: the whole session {session}, {count} {count:entry|entries}",
     "已忘记：整个会话 {session}（{count} 条记录）",
 )
-FORGOTTEN: Words = ("forgotten in {session}: entries {entries}", "已在 {session} 中忘记：第 {entries} 条记录")
+FORGOTTEN: Words = (
+    "forgotten in {session}: {count:entry|entries} {entries}",
+    "已在 {session} 中忘记：第 {entries} 条记录",
+)
 SUMMARIES: Words = (
-    "removed with them: {summaries} summaries, and all notes that were made since",
+    "removed with them: {summaries} {summaries:summary|summaries}, and all notes that were made since",
     "随之删除：{summaries} 份摘要，以及此后生成的所有笔记",
 )
 LINGERS: Words = (
@@ -82,8 +85,7 @@ def recall(arguments: argparse.Namespace) -> int:
     if not found:
         print(say(NOTHING, lang))
     for number, each in enumerate(found):
-        first, *others = printable(line(each.passage, name, lang)).split("\n")
-        shown = (first, *(f"    {other}".rstrip() for other in others))
+        shown = (part.rstrip() for part in printable(line(each.passage, name, lang)).split("\n"))
         print("\n" * bool(number) + "\n".join(shown))
     return 0
 
@@ -120,7 +122,8 @@ def forget(arguments: argparse.Namespace) -> int:
         if whole and session == name:
             print(printable(say(FORGOTTEN_ALL, lang, session=session, count=count)))
         else:
-            print(printable(say(FORGOTTEN, lang, session=session, entries=in_spans(entries))))
+            facts = {"session": session, "count": len(entries), "entries": in_spans(entries)}
+            print(printable(say(FORGOTTEN, lang, **facts)))
     if gone.summaries:
         print(say(SUMMARIES, lang, summaries=gone.summaries))
     return 0
