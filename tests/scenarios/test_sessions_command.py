@@ -563,7 +563,7 @@ def test_yes_removes_unasked(kept: Kept) -> None:
 def test_entries_are_forgotten_when_the_person_says_yes_and_what_was_is_said(kept: Kept) -> None:
     asking = kept.at_terminal("forget", "s", "--query", KEY)
     asking.expect("5 user: The key is")
-    asking.expect("Forget these 1 entries of s for good\\?")
+    asking.expect("Forget 1 entry of s for good\\?")
     asking.sendline("yes")
     asking.expect("forgotten in s: entries 5")
     asking.expect(pexpect.EOF)
