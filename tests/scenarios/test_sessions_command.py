@@ -565,7 +565,7 @@ def test_entries_are_forgotten_when_the_person_says_yes_and_what_was_is_said(kep
     asking.expect("5 user: The key is")
     asking.expect("Forget 1 entry of s for good\\?")
     asking.sendline("yes")
-    asking.expect("forgotten in s: entries 5")
+    asking.expect("forgotten in s: entry 5")
     asking.expect(pexpect.EOF)
     asking.close()
     assert asking.exitstatus == 0
