@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from perdure import __version__
 
@@ -22,6 +22,18 @@ exit codes: 0 answered, 1 the run failed, 2 bad usage or configuration, 3 stoppe
 environment: OPENAI_API_KEY, OPENAI_BASE_URL, and PERDURE_* for every option (PERDURE_MODEL, ...).
 Settings are also read from perdure.toml in the workspace and in your configuration folder.
 With no endpoint set, the small embedded model runs."""
+
+#: The options that all commands take.
+COMMON: dict[str, dict[str, Any]] = {
+    "--model": {"metavar": "NAME", "help": "the model to use"},
+    "--base-url": {"metavar": "URL", "help": "an OpenAI-compatible endpoint, as .../v1"},
+    "--context-window": {"metavar": "N", "help": "the model's window, in tokens"},
+    "--max-output-tokens": {"metavar": "N", "help": "limit of one reply, in tokens"},
+    "--store": {"metavar": "URL", "help": "where sessions are kept: a path or sqlite:///path"},
+    "--lang": {"choices": ["en", "zh", "auto"], "help": "language of prompts and messages"},
+    "--quiet": {"action": "store_true", "help": "no progress, only the answer"},
+    "--verbose": {"action": "store_true", "help": "more of what happens"},
+}
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -87,6 +99,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "run",
         "one task: the answer on stdout, progress on stderr",
         "Works on one task until it is answered. The answer goes to stdout, progress to stderr.",
+        uses=tuple(COMMON),
     )
     parser.add_argument(
         "task", metavar="TASK", nargs="?", help="what to do; - or nothing reads it from stdin"
@@ -200,6 +213,7 @@ def _add_recall(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "recall",
         "search what was said",
         "Searches all that was said in a session, by words and by meaning, best first.",
+        uses=("--base-url", "--store", "--lang", "--quiet"),
     )
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("query", metavar="QUERY")
@@ -263,6 +277,7 @@ def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "compact",
         "make room in a session's window now",
         "Trims a session's window to its low water mark and has what left summarised.",
+        uses=("--model", "--base-url", "--context-window", "--max-output-tokens", "--store", "--lang"),
     )
     parser.add_argument("name", metavar="NAME")
     which = parser.add_mutually_exclusive_group()
@@ -283,26 +298,27 @@ def _add_summary(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_embedded(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _command(commands, "embedded", "the small model that needs no key", "The embedded model.")
+    parser = _command(commands, "embedded", "the small model that needs no key", "The embedded model.", ())
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    install = _command(actions, "install", "install it (98 MB)", "Installs the embedded model (98 MB).")
+    about = "Installs the embedded model (98 MB)."
+    install = _command(actions, "install", "install it (98 MB)", about, uses=("--lang",))
     install.set_defaults(command=_embedded_install)
 
 
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help: str, description: str
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    help: str,
+    description: str,
+    uses: Sequence[str] = ("--store", "--lang"),
 ) -> argparse.ArgumentParser:
-    """A command with the options that all have. None means: not given, so nothing is overridden."""
+    """A command with the options that all take; its help shows those that it ``uses``. What isn't given is
+    nowhere in the result, so that nothing is overridden."""
     parser = commands.add_parser(name, help=help, description=description, allow_abbrev=False)
     shared = parser.add_argument_group("common options")
-    shared.add_argument("--model", metavar="NAME", help="the model to use")
-    shared.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible endpoint, as .../v1")
-    shared.add_argument("--context-window", metavar="N", help="the model's window, in tokens")
-    shared.add_argument("--max-output-tokens", metavar="N", help="limit of one reply, in tokens")
-    shared.add_argument("--store", metavar="URL", help="where sessions are kept: a path or sqlite:///path")
-    shared.add_argument("--lang", choices=["en", "zh", "auto"], help="language of prompts and messages")
-    shared.add_argument("--quiet", action="store_true", default=None, help="no progress, only the answer")
-    shared.add_argument("--verbose", action="store_true", default=None, help="more of what happens")
+    for option, about in COMMON.items():
+        shown = {} if option in uses else {"help": argparse.SUPPRESS}
+        shared.add_argument(option, **about | shown, default=argparse.SUPPRESS)
     return parser
 
 
