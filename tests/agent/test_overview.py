@@ -157,7 +157,8 @@ def test_each_compaction_is_told_as_it_was(journal: SqliteJournal) -> None:
     conversation.add(Kind.USER, {"role": "user", "content": "more " * 200})
     conversation.compact(force=True)
     conversation.summary_failed("timeout", {"model": "gpt-4o-mini"})
-    assert [each.gist_by for each in overview(journal, "s").compactions][-1] == "code (no summary: timeout)"
+    *_, failed = overview(journal, "s").compactions
+    assert (failed.gist_by, failed.refused) == ("code", "timeout")
     assert trimmed is None or trimmed.tokens_before > trimmed.tokens_after
 
 

@@ -13,6 +13,7 @@ import pexpect
 import pytest
 
 from perdure.agent.conversation import Conversation
+from perdure.agent.prompts import NO_SUMMARY
 from perdure.chat.messages import Kind, Message
 from perdure.chat.tokens import counter_for
 from perdure.memory.budget import Budget
@@ -266,19 +267,26 @@ def test_an_undo_as_json_names_the_entries_that_are_back(kept: Kept, endpoint: S
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [Plain(500, {"error": {"message": "overloaded"}}), Answer(""), Answer("I'm sorry, I can't help.")],
+    ("answer", "code"),
+    [
+        (Plain(500, {"error": {"message": "overloaded"}}), "EndpointBroken"),
+        (Answer(""), "empty"),
+        (Answer("I'm sorry, I can't help."), "refusal"),
+    ],
     ids=["an error", "nothing", "a refusal"],
 )
-def test_a_summariser_that_fails_costs_only_the_summary(kept: Kept, answer: Scripted) -> None:
+def test_a_summariser_that_fails_costs_only_the_summary(kept: Kept, answer: Scripted, code: str) -> None:
+    why = NO_SUMMARY[code]
     kept.holds(9, compacting=False)
     with ScriptedEndpoint([answer]) as failing:
         ran = kept("compact", "s", base_url=failing.base_url)
     assert (ran.code, ran.err) == (0, "")
     assert re.search(r"^left: 1-\d+$", ran.out, re.MULTILINE)
-    assert "wasn't taken" in ran.out
+    assert f"no summary came of it: {why[0]}" in ran.out
     body = json.loads(kept("context", "s", "--json").out)
-    assert body["compactions"][-1]["gist_by"].startswith("code (no summary: ")
+    assert (body["compactions"][-1]["gist_by"], body["compactions"][-1]["refused"]) == ("code", code)
+    assert f"gist by code (no summary: {why[0]})" in kept("context", "s").out
+    assert f"概要：代码（没有摘要：{why[1]}）" in kept("context", "s", "--lang", "zh").out
     assert body["pending"] > 0
     assert body["gist"]
 

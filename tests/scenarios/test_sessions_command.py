@@ -263,6 +263,35 @@ def test_text_that_would_steer_the_terminal_is_shown_without_that(kept: Kept) ->
         assert "\u202e" not in ran.out
 
 
+# --- common options -------------------------------------------------------------------------------
+
+
+def test_a_common_option_counts_before_and_behind_the_action(kept: Kept, tmp_path: Path) -> None:
+    for arguments in (("--store", str(kept.path), "list"), ("list", "--store", str(kept.path))):
+        ran = kept.command("sessions", *arguments)
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.out.startswith("s  ")
+    nearer = kept.command("sessions", "--store", str(tmp_path / "no.db"), "list", "--store", str(kept.path))
+    assert nearer.out.startswith("s  ")
+    assert "没有名为" in kept.command("sessions", "--lang", "zh", "show", "x", "--store", str(kept.path)).err
+
+
+@pytest.mark.parametrize("command", ["sessions", "sessions list", "sessions show", "context", "forget"])
+def test_help_shows_no_option_that_does_nothing(kept: Kept, command: str) -> None:
+    told = kept.command(*command.split(), "--help").out
+    assert "--store" in told
+    assert "--lang" in told
+    for option in ("--model", "--base-url", "--context-window", "--max-output-tokens", "--verbose"):
+        assert option not in told
+    whole = kept.command("run", "--help").out
+    assert "--context-window" in whole
+    assert "--verbose" in whole
+
+
+def test_a_common_option_that_does_nothing_is_taken_all_the_same(kept: Kept) -> None:
+    assert kept("sessions", "list", "--model", "m", "--context-window", "100", "--quiet").code == 0
+
+
 # --- export and import ----------------------------------------------------------------------------
 
 
@@ -488,10 +517,33 @@ def test_verify_finds_the_prompts_the_same_and_sees_what_was_tampered_with(kept:
     connection.close()
     different = kept("sessions", "verify", "s")
     assert (different.code, different.err) == (1, "")
-    assert "4 of 4 prompts come out otherwise" in different.out
-    assert "1, 3, 5, 7" in different.out
+    assert different.out.startswith("4 of 4 prompts come out otherwise than sent, after entries 1, 3, 5, 7\n")
     as_json = kept("sessions", "verify", "s", "--json")
     assert (as_json.code, json.loads(as_json.out)["different"]) == (1, [1, 3, 5, 7])
+
+
+def test_a_session_in_which_no_model_was_called_has_nothing_to_verify(kept: Kept) -> None:
+    kept.holds("asked", SAID[:1])
+    ran = kept("sessions", "verify", "asked")
+    assert (ran.code, ran.out) == (0, "nothing to replay: no model was called in this session\n")
+    assert "从未调用模型" in kept("sessions", "verify", "asked", "--lang", "zh").out
+    kept.holds("once", SAID[4:6])
+    assert kept("sessions", "verify", "once").out == "1 prompt replayed, the same byte for byte\n"
+    kept("forget", "once", "--entries", "1", "--yes")
+    unknown = kept("sessions", "verify", "once")
+    assert unknown.out == (
+        "1 prompt can't be compared: sent by an older perdure, or something in it was forgotten\n"
+    )
+
+
+def test_one_is_not_said_as_many(kept: Kept) -> None:
+    kept.holds("one", SAID[:1])
+    assert "1 turn, 1 entry, " in kept("sessions", "list").out
+    assert "one: 1 entry, window" in kept("context", "one").out
+    assert '<p class="about">1 entry, ' in kept("sessions", "export", "one", "--format", "html").out
+    assert kept("sessions", "undo", "one").out == "taken back: entry 1; what tools did stays done\n"
+    assert kept("forget", "one", "--entries", "1", "--yes").out == "forgotten in one: entry 1\n"
+    assert kept("sessions", "rm", "one", "--yes").out == "removed: one, 1 entry\n"
 
 
 # --- rm and forget --------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from perdure.agent.prompts import (
     UNKNOWN_TOOLS,
     WENT_IN_CIRCLES,
     WINDOW_LEARNT,
+    why_no_summary,
 )
 from perdure.agent.recalling import Excerpt, Recollection
 from perdure.agent.repeats import Repeats
@@ -353,7 +354,7 @@ class Loop:
         if UNREAD in refused:
             self._tell(Notice(code="summary.cut", text=say(SUMMARY_CUT, self._lang)))
         if refused and not taken:
-            told = say(SUMMARY_FAILED, self._lang, why=refused[-1])
+            told = say(SUMMARY_FAILED, self._lang, why=why_no_summary(refused[-1], self._lang))
             self._tell(Notice(code="summary.failed", text=told))
             if (failed := self.conversation.failed_summaries) % FAILURES == 0:
                 told = say(SUMMARY_RESTS, self._lang, times=failed, rest=REST)

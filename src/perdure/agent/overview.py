@@ -22,7 +22,8 @@ from perdure.store.journal import Journal, Recorded
 @dataclass(frozen=True, slots=True)
 class PastCompaction:
     """One compaction, as the journal keeps it. ``left`` and ``shortened``: how many entries; tokens of the
-    whole prompt before and after; ``gist_by``: `model`, `code`, or `code (no summary: why)`."""
+    whole prompt before and after; ``gist_by``: `model` or `code`; ``refused``: why no summary came of it, as
+    a code of `perdure.agent.prompts.NO_SUMMARY`."""
 
     time: str
     after: int
@@ -31,6 +32,7 @@ class PastCompaction:
     tokens_before: int
     tokens_after: int
     gist_by: str = "code"
+    refused: str = ""
     model: str = ""
     seconds: float = 0.0
     cost: float | None = None
@@ -147,11 +149,12 @@ def _noted(compactions: list[PastCompaction], record: Recorded) -> None:
         compactions[last] = replace(
             compactions[last],
             gist_by="model",
+            refused="",
             model=body.get("model", ""),
             seconds=round(compactions[last].seconds + body.get("seconds", 0.0), 3),
             cost=cost if cost is None else cost + (compactions[last].cost or 0.0),
         )
     elif record.type == "summary.failed":
-        compactions[last] = replace(compactions[last], gist_by=f"code (no summary: {body['why']})")
+        compactions[last] = replace(compactions[last], gist_by="code", refused=body["why"])
     elif record.type == "compaction.undone":
         compactions[last] = replace(compactions[last], undone=True)

@@ -6,6 +6,9 @@ session, word for word, so that every prompt of the session begins with the same
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from perdure.chat.language import Language, say
 from perdure.errors import Words
 
 SYSTEM: Words = (
@@ -109,7 +112,35 @@ SUMMARY_FAILED: Words = (
     "no summary of what left ({why}); the notes by code stand, and it is tried again later",
     "未能得到摘要（{why}）；代码整理的笔记仍然有效，稍后再试",
 )
+#: Why no summary came of it, by the code that stands in journal and events.
+NO_SUMMARY: Mapping[str, Words] = {
+    "empty": ("the reply was empty", "回复为空"),
+    "cut": ("the output limit cut the reply", "回复被输出上限截断"),
+    "tool_call": ("the reply was a tool call", "回复是一个工具调用"),
+    "refusal": ("the model refused", "模型拒绝了"),
+    "echo": ("the reply repeated the request", "回复只是重复了请求"),
+    "language": ("the reply was in another language", "回复使用了另一种语言"),
+    "literals": ("the reply lost too many exact values", "回复丢失了过多的确切内容"),
+    "longer": ("the reply was longer than what it stands for", "回复比它所概括的内容还长"),
+    "stale": ("the window had changed meanwhile", "其间窗口已发生变化"),
+    "timeout": ("its time was up", "已超时"),
+    "overflow": ("the request was too long for the model", "请求超出了模型的窗口"),
+    "unread": ("the model read only a part of the request", "模型只读取了请求的一部分"),
+    "room": ("no request fits the model's window", "没有请求能放进模型的窗口"),
+    "EndpointUnreachable": ("the endpoint gave no answer", "端点没有响应"),
+    "EndpointBroken": ("the endpoint's answer could not be used", "端点的应答无法使用"),
+    "StreamCut": ("the endpoint's answer broke off", "端点的应答中途断开"),
+    "EndpointRefused": ("the endpoint refused the request", "端点拒绝了请求"),
+    "AuthenticationRefused": ("the endpoint refused the key", "端点拒绝了密钥"),
+    "ModelUnknown": ("the endpoint has no such model", "端点没有该模型"),
+    "RateLimited": ("the endpoint asks to wait", "端点要求等待"),
+}
 SUMMARY_RESTS: Words = (
     "the summariser failed {times} times in a row and is left alone for the next {rest} compactions",
     "摘要模型连续失败 {times} 次，接下来的 {rest} 次压缩不再请求它",
 )
+
+
+def why_no_summary(code: str, lang: Language) -> str:
+    """The words for a code of `NO_SUMMARY`; of another one (the name of an exception) itself."""
+    return say(NO_SUMMARY.get(code, (code, code)), lang)

@@ -30,10 +30,13 @@ from perdure.faces.export_records import (
 from perdure.store.journal import Recorded
 
 LINES: Words = ("lines: {lines}", "{lines} 行")
-TOKENS: Words = ("{tokens} tokens", "{tokens} 个 token")
+TOKENS: Words = ("{tokens} {tokens:token|tokens}", "{tokens} 个 token")
 TURNS: Words = ("Turns", "各轮")
 SETTINGS: Words = ("Settings", "设置")
-COUNTED: Words = ("{entries} entries, {begun} to {ended}", "{entries} 条记录，{begun} 至 {ended}")
+COUNTED: Words = (
+    "{entries} {entries:entry|entries}, {begun} to {ended}",
+    "{entries} 条记录，{begun} 至 {ended}",
+)
 
 #: Lines and characters of a text of a tool up to which it is shown open.
 _OPEN_LINES, _OPEN_CHARACTERS = 12, 1_200

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from perdure.agent.prompts import why_no_summary
 from perdure.app import Agent
 from perdure.chat.language import Language, say
 from perdure.errors import Words
@@ -38,19 +39,22 @@ PARTS: dict[str, tuple[str, Words]] = {
     "reserve": ("#", ("kept free for the answer", "为回答保留")),
 }
 HEADING: Words = (
-    "{session}: {entries} entries, window {window:,} tokens{model}",
+    "{session}: {entries} {entries:entry|entries}, window {window:,} tokens{model}",
     "{session}：{entries} 条记录，窗口 {window:,} 个 token{model}",
 )
 LEFT: Words = (
     "no longer in the window, kept word for word: entries {left}",
     "已不在窗口中、逐字保存：第 {left} 条",
 )
-PENDING: Words = ("waiting for a summary: {pending} items", "等待摘要：{pending} 项")
+PENDING: Words = ("waiting for a summary: {pending} {pending:item|items}", "等待摘要：{pending} 项")
 COMPACTIONS: Words = ("compactions:", "压缩记录：")
 COMPACTION: Words = (
-    "  {time}  {left} entries left, {shortened} shortened, {before:,} -> {after:,} tokens, gist by {by}",
+    "  {time}  {left} {left:entry|entries} left, {shortened} shortened, {before:,} -> {after:,} tokens,"
+    " gist by {by}",
     "  {time}  移出 {left} 条，缩短 {shortened} 条，{before:,} -> {after:,} 个 token，概要：{by}",
 )
+NO_SUMMARY: Words = (" (no summary: {why})", "（没有摘要：{why}）")
+BY: dict[str, Words] = {"model": ("model {model}", "模型 {model}"), "code": ("code", "代码")}
 UNDONE: Words = (" (taken back)", "（已撤销）")
 NOTHING: Words = (
     "nothing to compact: the window is below its low water mark",
@@ -60,7 +64,7 @@ WOULD: Words = ("would leave: {left}", "将移出：{left}")
 DID: Words = ("left: {left}", "已移出：{left}")
 TOKENS: Words = ("{before:,} -> {after:,} tokens", "{before:,} -> {after:,} 个 token")
 GIST: Words = ("gist (by {by}):", "概要（{by}）：")
-REFUSED: Words = ("the summariser's reply wasn't taken: {why}", "未采用摘要模型的回复：{why}")
+REFUSED: Words = ("no summary came of it: {why}", "没有得到摘要：{why}")
 NOTHING_TO_UNDO: Words = ("there is no compaction to take back", "没有可撤销的压缩")
 BACK: Words = ("in the window again: {left}", "重新回到窗口：{left}")
 NO_ENTRIES: Words = ("no entries", "无")
@@ -159,7 +163,9 @@ def _bar(parts: dict[str, int], window: int) -> str:
 
 
 def _past(past: PastCompaction, lang: Language) -> str:
-    by = f"{past.gist_by} {past.model}".strip() if past.gist_by == "model" else past.gist_by
+    by = say(BY[past.gist_by], lang, model=past.model).strip()
+    if past.refused:
+        by += say(NO_SUMMARY, lang, why=why_no_summary(past.refused, lang))
     line = say(
         COMPACTION,
         lang,
@@ -177,9 +183,9 @@ def _done(event: Compacted, lang: Language, *, preview: bool) -> list[str]:
     lines = [say(WOULD if preview else DID, lang, left=_ranges([*event.left], lang))]
     lines.append(say(TOKENS, lang, before=event.tokens_before, after=event.tokens_after))
     if event.refused and not event.model:
-        lines.append(say(REFUSED, lang, why=event.refused[-1]))
+        lines.append(say(REFUSED, lang, why=why_no_summary(event.refused[-1], lang)))
     if event.gist:
-        lines += [say(GIST, lang, by=event.model or event.gist_by), event.gist]
+        lines += [say(GIST, lang, by=event.model or say(BY[event.gist_by], lang, model="")), event.gist]
     return lines
 
 

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 THINKING: Words = ("thinking", "思考中")
 ACTING: Words = ("running", "运行中")
 LEFT: Words = (
-    "{count} entries left the window; {before} tokens are now {after}; all are kept in the session",
+    "{count} {count:entry|entries} left the window; {before} tokens are now {after}; "
+    "{count:it is|all are} kept in the session",
     "{count} 条记录移出窗口；{before} 个 token 降到 {after}；全部仍保存在会话中",
 )
 SHORTENED: Words = (
@@ -46,16 +47,17 @@ SHORTENED: Words = (
 )
 
 RECALLED: Words = (
-    "recalled with the request: entries {entries} ({tokens} tokens)",
+    "recalled with the request: {count:entry|entries} {entries} ({tokens} tokens)",
     "随请求召回：第 {entries} 条记录（{tokens} 个 token）",
 )
 RECALLED_ELSEWHERE: Words = (
-    "recalled with the request: entries {entries}, and of {others} other sessions ({tokens} tokens)",
+    "recalled with the request: {count:entry|entries} {entries}, and of {others} other "
+    "{others:session|sessions} ({tokens} tokens)",
     "随请求召回：第 {entries} 条记录，以及另外 {others} 个会话的记录（{tokens} 个 token）",
 )
 
 RECALLED_ONLY_ELSEWHERE: Words = (
-    "recalled with the request: entries of {others} other sessions ({tokens} tokens)",
+    "recalled with the request: entries of {others} other {others:session|sessions} ({tokens} tokens)",
     "随请求召回：另外 {others} 个会话的记录（{tokens} 个 token）",
 )
 
@@ -99,12 +101,12 @@ class Progress:
                 words = LEFT if event.left else SHORTENED
                 self._say(f"~ {say(words, self._lang, **facts)}", "dim")
             case Recalled():
-                shown = in_spans(entry for session, entry in event.entries if session == self._session)
+                own = [entry for session, entry in event.entries if session == self._session]
                 others = len({session for session, _ in event.entries} - {self._session})
                 words = RECALLED if not others else RECALLED_ELSEWHERE
-                words = words if shown else RECALLED_ONLY_ELSEWHERE
-                told = say(words, self._lang, entries=shown, tokens=event.tokens, others=others)
-                self._say(f"~ {told}", "dim")
+                words = words if own else RECALLED_ONLY_ELSEWHERE
+                counts = {"count": len(own), "tokens": event.tokens, "others": others}
+                self._say(f"~ {say(words, self._lang, entries=in_spans(own), **counts)}", "dim")
             case Notice():
                 self._say(f"! {event.text}", "yellow")
             case ErrorRaised():

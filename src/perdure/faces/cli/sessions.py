@@ -17,7 +17,7 @@ from perdure.chat.secrets import masked
 from perdure.errors import ConfigError, Words
 from perdure.faces.cli.asking import sure
 from perdure.faces.cli.run import settings_from
-from perdure.faces.cli.spans import span_of
+from perdure.faces.cli.spans import as_spans, span_of
 from perdure.faces.cli.terminal import json_line, language_of_person, one_line, printable, short_folder
 
 if TYPE_CHECKING:
@@ -39,25 +39,37 @@ SEVERAL: Words = (
 REPAIRED: Words = ("message {at}: {what}", "第 {at} 条消息：{what}")
 FORKED: Words = ("{new} goes on from entry {at} of {session}", "{new} 从 {session} 的第 {at} 条记录继续")
 UNDONE: Words = (
-    "taken back: entries {first}-{last}; what tools did stays done",
-    "已撤销：第 {first}-{last} 条记录；工具做过的事不会撤销",
+    "taken back: {count:entry|entries} {entries}; what tools did stays done",
+    "已撤销：第 {entries} 条记录；工具做过的事不会撤销",
 )
 TAKEN_BACK: Words = ("taken back", "已撤销")
 NONE: Words = ("no sessions", "没有会话")
 NO_STORE: Words = ("no sessions: there is no store {path}", "没有会话：存储 {path} 不存在")
 NOTHING_TO_UNDO: Words = ("there is no turn to take back", "没有可撤销的回合")
 REMOVE: Words = (
-    "Remove the session {session} with its {entries} entries for good?",
+    "Remove the session {session} with its {entries} {entries:entry|entries} for good?",
     "要永久删除会话 {session} 及其 {entries} 条记录吗？",
 )
-REMOVED: Words = ("removed: {session}, {entries} entries", "已删除：{session}，{entries} 条记录")
-SAME: Words = ("{same} prompts replayed, all the same byte for byte", "重放了 {same} 个提示，逐字节相同")
+REMOVED: Words = (
+    "removed: {session}, {entries} {entries:entry|entries}",
+    "已删除：{session}，{entries} 条记录",
+)
+SAME: Words = (
+    "{same} {same:prompt|prompts} replayed, {same:the same|all the same} byte for byte",
+    "重放了 {same} 个提示，逐字节相同",
+)
+NOTHING_SENT: Words = (
+    "nothing to replay: no model was called in this session",
+    "没有可重放的内容：此会话从未调用模型",
+)
 DIFFERENT: Words = (
-    "{different} of {all} prompts come out otherwise than they were sent: those after entries {after}",
+    "{different} of {all} {all:prompt|prompts} {different:comes|come} out otherwise than sent, after "
+    "{different:entry|entries} {after}",
     "{all} 个提示中有 {different} 个与发送时不同：在第 {after} 条记录之后",
 )
 UNKNOWN: Words = (
-    "{unknown} can't be compared: sent by an older perdure, or something in them was forgotten",
+    "{unknown} {unknown:prompt|prompts} can't be compared: sent by an older perdure, or something in "
+    "{unknown:it|them} was forgotten",
     "{unknown} 个无法比较：由旧版本发送，或其中有内容已被忘记",
 )
 LISTED: Words = (
@@ -221,7 +233,10 @@ def undo_turn(arguments: argparse.Namespace) -> int:
     lang = language_of_person(settings.lang)
     with Sessions(settings) as sessions:
         turn = sessions.undo_turn(arguments.name)
-    print(say(UNDONE, lang, first=turn[0], last=turn[1]) if turn else say(NOTHING_TO_UNDO, lang))
+    if turn is None:
+        print(say(NOTHING_TO_UNDO, lang))
+    else:
+        print(say(UNDONE, lang, count=turn[1] - turn[0] + 1, entries=as_spans([turn])))
     return 0
 
 
@@ -252,8 +267,10 @@ def verify_session(arguments: argparse.Namespace) -> int:
         after = ", ".join(map(str, found.different))
         count = len(found.different)
         print(say(DIFFERENT, lang, different=count, all=found.same + count, after=after))
-    else:
+    elif found.same:
         print(say(SAME, lang, same=found.same))
+    elif not found.unknown:
+        print(say(NOTHING_SENT, lang))
     if found.unknown:
         print(say(UNKNOWN, lang, unknown=found.unknown))
     return 1 if found.different else 0
