@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from perdure.agent.conversation import Conversation
-from perdure.chat.encodings import sendable
+from perdure.chat.encodings import as_shown
 from perdure.chat.language import Language
 from perdure.chat.messages import Kind, Message
 from perdure.config import Reach
@@ -80,7 +80,7 @@ class Recaller:
         what is about it; None where nothing is, or where it can't be searched."""
 
         def counted(text: str) -> int:
-            return count(_shown(text))
+            return count(as_shown(text))
 
         room = limit - frame_tokens(count, lang)
         if room <= 0:
@@ -98,7 +98,7 @@ class Recaller:
         )
         if not chosen:
             return None
-        shown = _shown(excerpt(chosen, scope.session, lang, asked=not about))
+        shown = as_shown(excerpt(chosen, scope.session, lang, asked=not about))
         return Excerpt(chosen, shown, count(shown))
 
     def embed_some(self, scope: Scope | None = None) -> int:
@@ -179,7 +179,7 @@ class Recollection:
 
     def showed(self, entry: int, text: str) -> None:
         """As `perdure.tools.recall.Recollection.showed`."""
-        self._quoted[_shown(text)] = [(self._of().session, entry)]
+        self._quoted[as_shown(text)] = [(self._of().session, entry)]
 
     def quoted(self, text: str) -> Sequence[tuple[str, int]]:
         """Session and entry of each excerpt in a result of the tool."""
@@ -198,11 +198,6 @@ class Recollection:
         if self._conversation is None:
             raise RuntimeError("begin() comes first")
         return self._conversation
-
-
-def _shown(text: str) -> str:
-    """As it stands in a prompt, where NUL is shown."""
-    return sendable(text).replace("\x00", "\u2400")
 
 
 async def embed_behind(recaller: Recaller | None, scope: Scope) -> None:

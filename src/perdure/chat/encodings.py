@@ -71,6 +71,12 @@ def sendable(text: str) -> str:
     return text
 
 
+def as_shown(text: str) -> str:
+    """Text of a tool or of the archive as it stands in a prompt: sendable, and NUL, which many endpoints
+    refuse, as a character that shows it."""
+    return sendable(text).replace("\x00", "\u2400")
+
+
 @cache
 def _tokenizer(encoding: str) -> Any:
     from splintr import Tokenizer

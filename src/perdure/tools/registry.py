@@ -19,7 +19,7 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from perdure.chat.calls import Example, ToolCall, ToolSpec
-from perdure.chat.tokens import sendable
+from perdure.chat.encodings import as_shown
 from perdure.errors import ToolError
 from perdure.tools.contract import Effect, Outcome, Tool
 
@@ -104,8 +104,7 @@ class Registry:
         cancellation is raised."""
         began = time.monotonic()
         outcome = await self._outcome(call)
-        text = sendable(outcome.text).replace("\x00", "\u2400")
-        return replace(outcome, text=text, seconds=time.monotonic() - began)
+        return replace(outcome, text=as_shown(outcome.text), seconds=time.monotonic() - began)
 
     async def _outcome(self, call: ToolCall) -> Outcome:
         chosen = self._tools.get(call.name)
