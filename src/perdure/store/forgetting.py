@@ -130,17 +130,6 @@ def count(cursor: sqlite3.Cursor, session: int) -> None:
     )
 
 
-def told_of(cursor: sqlite3.Cursor, session: int, number: int, record: int) -> int:
-    """The record up to which an entry goes: where an excerpt stands before it or is in it, the event that
-    says whose words these are; else its own."""
-    row = cursor.execute(
-        "SELECT max(id) FROM record WHERE session = ? AND id > ? AND type = 'recall' AND seq IS NULL"
-        " AND after = ?",
-        (session, record, number),
-    ).fetchone()
-    return int(row[0] or record)
-
-
 def leave_no_trace(database: Database) -> bool:
     """Make what was removed vanish from the file: from the index of words, which only marks it as gone, from
     what SQLite left of it beside the rows when it moved them (which `secure_delete` doesn't see, so the file

@@ -173,7 +173,7 @@ class SqliteJournal:
                 "INSERT INTO record (session, seq, after, type, body, tokens, time, forgotten)"
                 " SELECT ?, seq, after, type, body, tokens, time, forgotten FROM record"
                 " WHERE session = ? AND id <= ? ORDER BY id",
-                (id, old, forgetting.told_of(cursor, old, at, row[0])),
+                (id, old, _told_of(cursor, old, at, row[0])),
             )
             forgetting.count(cursor, id)
             # What was taken back later stands in the fork, and isn't in the archive: it is taken in anew.
@@ -284,3 +284,14 @@ class SqliteJournal:
 def _held(session: str, lease: leases.Lease) -> SessionHeld:
     machine, since = lease.machine.partition(" ")[0], lease.since[:19]
     return SessionHeld(name=session, process=lease.process, machine=machine, since=since)
+
+
+def _told_of(cursor: sqlite3.Cursor, session: int, number: int, record: int) -> int:
+    """The record up to which an entry goes: where an excerpt stands before it or is in it, the event that
+    says whose words these are; else its own."""
+    row = cursor.execute(
+        "SELECT max(id) FROM record WHERE session = ? AND id > ? AND type = 'recall' AND seq IS NULL"
+        " AND after = ?",
+        (session, record, number),
+    ).fetchone()
+    return int(row[0] or record)
