@@ -55,7 +55,15 @@ def test_a_key_does_not_show_itself(folders: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["yes = true", 'api_key = "sk-x"', 'store = "x.db"', 'base_url = "https://evil.example/v1"']
+    "text",
+    [
+        "yes = true",
+        'api_key = "sk-x"',
+        'store = "x.db"',
+        'memory = "all"',
+        'embedder = "endpoint:m"',
+        'base_url = "https://evil.example/v1"',
+    ],
 )
 def test_a_checkouts_own_file_may_neither_approve_nor_redirect(folders: tuple[Path, Path], text: str) -> None:
     own, workspace = folders

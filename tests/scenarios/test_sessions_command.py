@@ -448,6 +448,35 @@ def test_an_import_under_a_name_that_is_taken_changes_nothing(kept: Kept) -> Non
     assert kept.records() == before
 
 
+def test_of_two_imports_under_one_name_at_once_one_becomes_the_session(kept: Kept, tmp_path: Path) -> None:
+    importing = []
+    for number in (1, 2):
+        file = tmp_path / f"{number}.jsonl"
+        said = [
+            {"role": role, "content": f"file {number}"} for _ in range(600) for role in ("user", "assistant")
+        ]
+        file.write_text("\n".join(map(json.dumps, said)))
+        importing.append(kept.at_terminal("sessions", "import", str(file), "--session", "x"))
+    for each in importing:
+        each.expect(pexpect.EOF)
+        each.close()
+    codes = [each.exitstatus for each in importing]
+    assert codes.count(0) == 1, codes
+    number = codes.index(0) + 1
+    assert [each["content"] for each in kept.messages("x")] == [f"file {number}"] * 1_200
+
+
+@pytest.mark.parametrize("settings", [{"system": 7}, {"system": ["x"], "lang": "xx"}, {"lang": 3}])
+def test_settings_of_the_wrong_type_are_none(kept: Kept, settings: dict[str, Any]) -> None:
+    lines = [
+        {"perdure": "0.1", "session": "s", "settings": settings},
+        {"entry": 1, "kind": "user", "message": {"role": "user", "content": "hi"}},
+    ]
+    ran = kept("sessions", "import", "-", "--session", "n", stdin="\n".join(map(json.dumps, lines)))
+    assert (ran.code, ran.err) == (0, "")
+    assert kept("context", "n").code == 0
+
+
 @pytest.mark.parametrize("content", ["", "no conversation at all", "[]", "{}", "\x00\x00\x00", "[1, 2]"])
 def test_what_is_no_conversation_is_no_session(kept: Kept, content: str) -> None:
     ran = kept("sessions", "import", "-", "--session", "n", stdin=content)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.agent.recalling import Recaller
     from perdure.agent.verifying import Verified
     from perdure.chat.foreign import History
+    from perdure.chat.language import Language
     from perdure.chat.messages import Entry
     from perdure.chat.repair import Repair
     from perdure.memory.ranking import Scored
@@ -280,10 +281,12 @@ class Sessions:
             raise SessionExists(name=session)
         mended, repairs = history.mended()
         asked = next((text_of(message) for kind, message, _ in mended if kind is Kind.USER), "")
-        lang = history.settings.get("lang") or language_of(asked)
+        told = history.settings.get("lang")
+        lang: Language = told if told in ("en", "zh") else language_of(asked)
         workspace = str(self.settings.workspace)
         usual = say(SYSTEM, lang, workspace=workspace, date=datetime.now(UTC).date())
-        system = history.settings.get("system") or usual
+        given = history.settings.get("system")
+        system = given if given and isinstance(given, str) else usual
         counter = counter_for(None)
         entries: list[NewEntry] = [
             (kind, message, counter.message(message), time) for kind, message, time in mended
@@ -299,22 +302,19 @@ class Sessions:
             {"line": each.line, "bytes": base64.b64encode(each.raw).decode()} for each in history.damages
         ]
         self.journal.create(session, {"system": system, "lang": lang, "workspace": workspace})
-        self.journal.hold(session)
-        if self.count(session):
-            # Another process has made one of that name in between, and given it back.
-            self.journal.release(session)
-            raise SessionExists(name=session)
-        try:
-            for start in range(0, len(entries), AT_ONCE):
-                self.journal.append(session, entries[start : start + AT_ONCE])
-                time.sleep(PAUSE)
-            self.journal.append(
-                session, [], [("session.imported", about), *(("import.damage", each) for each in damages)]
-            )
-        except BaseException:
-            with suppress(StoreError):
-                self.remove(session)
-            raise
-        finally:
-            self.journal.release(session)
+        with self.held(session):
+            if self.count(session):
+                # Another process has made one of that name in between, and given it back.
+                raise SessionExists(name=session)
+            try:
+                for start in range(0, len(entries), AT_ONCE):
+                    self.journal.append(session, entries[start : start + AT_ONCE])
+                    time.sleep(PAUSE)
+                self.journal.append(
+                    session, [], [("session.imported", about), *(("import.damage", each) for each in damages)]
+                )
+            except BaseException:
+                with suppress(StoreError):
+                    self.remove(session)
+                raise
         return Imported(session, len(entries), history, repairs)
