@@ -293,7 +293,7 @@ class Ours:
         written = time.perf_counter()
         self._embed()
         embedded = time.perf_counter()
-        return {"build: words, s": written - began, "build: vectors, s": embedded - written}
+        return {"written, s": written - began, "then indexed, s": embedded - written}
 
     def _embed(self) -> None:
         archive = SqliteArchive(self.path)
@@ -423,7 +423,7 @@ class Lance:
         table.create_index("vector", config=IvfPq(distance_type="cosine"), replace=True)
         table.optimize()
         indexed = time.perf_counter()
-        return {"build: words, s": written - began, "build: vectors, s": indexed - written}
+        return {"written, s": written - began, "then indexed, s": indexed - written}
 
     def measured(self, truth: NDArray[numpy.int64]) -> Figures:
         import lancedb
