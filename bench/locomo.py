@@ -279,7 +279,7 @@ class Run:
         for each in chosen:
             turn = self.memory.numbers[each.session], each.entry - 1
             texts[turn] = texts.get(turn, "") + each.text
-            assert each.text.strip() in shown
+            assert " ".join(each.text.split()) in " ".join(shown.split())
         return {(which, turn) for (which, turn), text in texts.items() if text == self._content(which, turn)}
 
     def _content(self, conversation: int, turn: int) -> str:
