@@ -114,6 +114,13 @@ def test_a_list_of_sessions_says_how_much_there_is_and_what_was_asked_last(journ
     assert seen.size == sum(len(json.dumps(each, separators=(",", ":"))) for each in bodies)
 
 
+@pytest.mark.parametrize("before", [0, 150, 185, 199, 300])
+def test_of_a_key_that_the_list_would_cut_nothing_is_shown(journal: Journal, before: int) -> None:
+    key = "sk-proj-" + "aB3dE5gH7j" * 6
+    journal.append("s", [user("x" * before + f" {key} and on")])
+    assert "sk-proj-a" not in at_a_glance(journal, "s").request
+
+
 def test_a_turn_that_was_taken_back_is_neither_counted_nor_the_last_request(journal: Journal) -> None:
     journal.append("s", [user("first"), answer("a"), user("second"), answer("b")])
     journal.record("s", "turn.undone", {"first": 3, "last": 4})

@@ -17,6 +17,7 @@ from typing import Any
 
 from perdure.chat.encodings import sendable
 from perdure.chat.messages import Message, text_of
+from perdure.chat.secrets import masked
 from perdure.errors import SessionUnknown, StoreError, StoreNewer
 from perdure.store.migrations import MIGRATIONS
 
@@ -154,8 +155,8 @@ def _to_read(path: Path) -> sqlite3.Connection:
 
 
 def shown_request(message: Message) -> str:
-    """What of a request stands in a list of sessions."""
-    return sendable(text_of(message)[:REQUEST_SHOWN])
+    """What of a request stands in a list of sessions: without secrets, of which a cut would leave a part."""
+    return sendable(masked(text_of(message)[: 5 * REQUEST_SHOWN])[:REQUEST_SHOWN])
 
 
 def _shown(body: str) -> str:

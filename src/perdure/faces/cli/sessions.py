@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from perdure.app import Sessions, new_session_name, path_of
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, text_of
-from perdure.chat.secrets import masked
 from perdure.errors import ConfigError, Words
 from perdure.faces.cli.asking import sure
 from perdure.faces.cli.run import settings_from
@@ -89,7 +88,7 @@ def list_sessions(arguments: argparse.Namespace) -> int:
         every, is_there = sessions.listed(), sessions.is_there
     if arguments.json:
         for each in every:
-            json_line({**asdict(each), "request": masked(each.request)})
+            json_line(asdict(each))
         return 0
     if not is_there:
         print(printable(say(NO_STORE, lang, path=path_of(settings.store))), file=sys.stderr)
@@ -115,7 +114,7 @@ def _list(every: Sequence[SessionSummary], lang: Language) -> None:
             turns=each.turns,
             entries=each.entries,
             size=_size(each.size),
-            request=one_line(masked(each.request), 60),
+            request=one_line(each.request, 60),
         )
         print(line.rstrip())
 
