@@ -948,7 +948,8 @@ async def test_behind_a_compaction_the_tail_stays_verbatim_through_a_restart(tmp
         command = Command(tmp_path, endpoint.base_url)
         ran = command(
             *["run", "--store", str(bench.path), "--session", "s", "--model", "gpt-4o", "--tools", ""],
-            *["--context-window", "4096", f"question {turns + 1}"],
+            # By meaning a slow start would recall other questions.
+            *["--context-window", "4096", "--embedder", "none", f"question {turns + 1}"],
         )
         assert ran.code == 0, ran.err
         thirty_second = thought(endpoint)[-1]
