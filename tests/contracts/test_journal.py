@@ -100,6 +100,42 @@ def test_an_event_that_cant_be_written_takes_its_entries_with_it(journal: Journa
     assert at_a_glance(journal, "s").entries == 0
 
 
+def test_a_session_begins_with_what_is_known_of_it(journal: Journal) -> None:
+    assert journal.create("t", {"lang": "en"}, [user("a"), answer("b")], [("session.imported", {"n": 1})])
+    kinds = [each.type if isinstance(each, Recorded) else each.seq for each in journal.records("t")]
+    assert kinds == ["session.created", 1, 2, "session.imported"]
+    assert (at_a_glance(journal, "t").entries, at_a_glance(journal, "t").request) == (2, "a")
+    assert not journal.create("t", {}, [user("of another")])
+    assert len(entries(journal, "t")) == 2
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_of_a_session_whose_making_is_ended_nothing_is_there(tmp_path: Path, adapter: str, name: str) -> None:
+    ended = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from perdure.chat.messages import Kind\n"
+        f"from {ADAPTERS[adapter].__module__} import {ADAPTERS[adapter].__name__} as Opened\n"
+        "class Entries(list):\n"
+        "    def __iter__(self):\n"
+        "        for at in range(3000):\n"
+        "            if at == 2500:\n"
+        f"                os.kill(os.getpid(), signal.{name})\n"
+        "            yield (Kind.USER, {'role': 'user', 'content': 'x' * 2000}, 5)\n"
+        "Opened(Path(sys.argv[1])).create('s', {}, Entries())\n"
+    )
+    path = tmp_path / "s.db"
+    ran = subprocess.run(
+        [sys.executable, "-c", ended, str(path)], capture_output=True, check=False, timeout=60
+    )
+    assert ran.returncode != 0
+    journal = ADAPTERS[adapter](path)
+    assert journal.sessions() == []
+    assert journal.create("s", {}, [user("again")])
+    journal.close()
+
+
 def test_an_entry_from_elsewhere_keeps_its_time(journal: Journal) -> None:
     kind, message, tokens = user("a")[:3]
     (written,) = journal.append("s", [(kind, message, tokens, "2020-01-02T03:04:05+00:00")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -464,6 +465,35 @@ def test_of_two_imports_under_one_name_at_once_one_becomes_the_session(kept: Kep
     assert codes.count(0) == 1, codes
     number = codes.index(0) + 1
     assert [each["content"] for each in kept.messages("x")] == [f"file {number}"] * 1_200
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
+def test_an_import_that_is_ended_leaves_no_part_and_can_be_done_again(
+    kept: Kept, tmp_path: Path, name: str
+) -> None:
+    file, count = tmp_path / "long.jsonl", 10_000
+    roles = ("user", "assistant")
+    said = [{"role": roles[at % 2], "content": f"message {at} " + "word " * 100} for at in range(count)]
+    file.write_text("\n".join(map(json.dumps, said)))
+    arguments = ("sessions", "import", str(file), "--session", "x", "--store", str(kept.path))
+    begun = Path(f"{kept.path}-wal")
+    importing = kept.command.start(*arguments)
+    while importing.poll() is None and not (begun.exists() and begun.stat().st_size > 1_000_000):
+        time.sleep(0.001)
+    importing.send_signal(getattr(signal, name))
+    importing.communicate(timeout=60)
+    assert kept.names() in (["s"], ["x", "s"])
+    if kept.names() == ["s"]:
+        assert kept("sessions", "import", str(file), "--session", "x").code == 0
+    assert len(kept.messages("x")) == count
+
+
+def test_a_long_import_is_found_by_its_words(kept: Kept) -> None:
+    said = [{"role": "user", "content": f"the marmot number {at} sleeps"} for at in range(500)]
+    stdin = "\n".join(map(json.dumps, said))
+    assert kept("sessions", "import", "-", "--session", "x", stdin=stdin).code == 0
+    ran = kept("recall", "x", "marmot number 437", "--json", "--embedder", "none")
+    assert json.loads(ran.out)[0]["entry"] == 438
 
 
 @pytest.mark.parametrize("settings", [{"system": 7}, {"system": ["x"], "lang": "xx"}, {"lang": 3}])

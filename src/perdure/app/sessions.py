@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from perdure.app.opening import open_archive, open_embedder, open_journal, path_of
 from perdure.config import Settings
-from perdure.errors import ConfigError, EntryUnknown, PerdureError, SessionExists, SessionUnknown, StoreError
+from perdure.errors import ConfigError, EntryUnknown, PerdureError, SessionExists, SessionUnknown
 
 if TYPE_CHECKING:
     from perdure.agent.recalling import Recaller
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 #: Seconds that a search from outside a run waits until what has no vector yet gets one.
 CATCHING_UP = 20.0
-#: Entries that are imported at once, and seconds between, in which others may write.
-AT_ONCE, PAUSE = 200, 0.01
 LONGEST_NAME = 200
 
 
@@ -270,8 +268,8 @@ class Sessions:
         return verified(self.journal, session)
 
     def import_history(self, history: History, session: str) -> Imported:
-        """A new session from a conversation of elsewhere, mended where it must be. Damaged records are kept
-        in it as they were. Raises `SessionExists`."""
+        """A new session from a conversation of elsewhere, mended where it must be, whole or not at all.
+        Damaged records are kept in it as they were. Raises `SessionExists`."""
         from perdure.agent.prompts import SYSTEM
         from perdure.chat.language import language_of, say
         from perdure.chat.messages import Kind, text_of
@@ -301,20 +299,9 @@ class Sessions:
         damages = [
             {"line": each.line, "bytes": base64.b64encode(each.raw).decode()} for each in history.damages
         ]
-        self.journal.create(session, {"system": system, "lang": lang, "workspace": workspace})
-        with self.held(session):
-            if self.count(session):
-                # Another process has made one of that name in between, and given it back.
-                raise SessionExists(name=session)
-            try:
-                for start in range(0, len(entries), AT_ONCE):
-                    self.journal.append(session, entries[start : start + AT_ONCE])
-                    time.sleep(PAUSE)
-                self.journal.append(
-                    session, [], [("session.imported", about), *(("import.damage", each) for each in damages)]
-                )
-            except BaseException:
-                with suppress(StoreError):
-                    self.remove(session)
-                raise
+        settings = {"system": system, "lang": lang, "workspace": workspace}
+        events = [("session.imported", about), *(("import.damage", each) for each in damages)]
+        # At once, so that an import that is ended in the middle leaves no part that looks like a session.
+        if not self.journal.create(session, settings, entries, events):
+            raise SessionExists(name=session)
         return Imported(session, len(entries), history, repairs)

@@ -66,9 +66,16 @@ class Journal(Protocol):
 
     Append-only, but for `forget` and `remove`, which a person asks for."""
 
-    def create(self, session: str, settings: Mapping[str, Any]) -> None:
-        """Begin a session. ``settings`` are kept as its first event, `session.created`; where it exists
-        already (another process was faster), nothing changes."""
+    def create(
+        self,
+        session: str,
+        settings: Mapping[str, Any],
+        entries: Sequence[NewEntry] = (),
+        events: Sequence[NewEvent] = (),
+    ) -> bool:
+        """Begin a session, with what is known of it already, all or none. ``settings`` are kept as its first
+        event, `session.created`. Where it exists (another process was faster), nothing changes, and False is
+        handed back."""
         ...
 
     def exists(self, session: str) -> bool: ...

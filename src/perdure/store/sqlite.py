@@ -33,7 +33,13 @@ class SqliteJournal:
         with suppress(StoreError):  # a file that can only be read stays as it is
             indexing.take_form(self._database)
 
-    def create(self, session: str, settings: Mapping[str, Any]) -> None:
+    def create(
+        self,
+        session: str,
+        settings: Mapping[str, Any],
+        entries: Sequence[NewEntry] = (),
+        events: Sequence[NewEvent] = (),
+    ) -> bool:
         with self._database.transaction() as cursor:
             (id,) = cursor.execute(NEXT_ID).fetchone()
             new = cursor.execute(
@@ -43,6 +49,8 @@ class SqliteJournal:
             )
             if new.rowcount:
                 self._write_event(cursor, id, "session.created", settings)
+                self._write(cursor, id, entries, events)
+            return bool(new.rowcount)
 
     def exists(self, session: str) -> bool:
         with self._database.reading() as cursor:
@@ -72,29 +80,8 @@ class SqliteJournal:
     def append(
         self, session: str, entries: Sequence[NewEntry], events: Sequence[NewEvent] = ()
     ) -> list[Entry]:
-        written: list[Entry] = []
         with self._database.transaction() as cursor:
-            id = self._mine(cursor, session)
-            query = "SELECT entries, indexed FROM session WHERE id = ?"
-            last, indexed = cursor.execute(query, (id,)).fetchone()
-            size = 0
-            for seq, (kind, message, tokens, *given) in enumerate(entries, last + 1):
-                entry = Entry(seq, kind, message, tokens, str(given[0]) if given and given[0] else now())
-                text = as_text(message)
-                cursor.execute(
-                    "INSERT INTO record (session, seq, after, type, body, tokens, time)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (id, seq, seq - 1, kind.value, text, tokens, entry.time),
-                )
-                size += len(text)
-                written.append(entry)
-            if written:
-                self._take_note(cursor, id, written, size)
-                if indexed == last:
-                    indexing.index(cursor, id, written)
-            for type, body in events:
-                self._write_event(cursor, id, type, body)
-        return written
+            return self._write(cursor, self._mine(cursor, session), entries, events)
 
     def record(self, session: str, type: str, body: Mapping[str, Any]) -> None:
         with self._database.transaction() as cursor:
@@ -226,6 +213,32 @@ class SqliteJournal:
                     yield Recorded(type, before, json.loads(body), time)
                 else:
                     yield Entry(seq, Kind(type), json.loads(body), tokens, time)
+
+    def _write(
+        self, cursor: sqlite3.Cursor, id: int, entries: Sequence[NewEntry], events: Sequence[NewEvent]
+    ) -> list[Entry]:
+        written: list[Entry] = []
+        query = "SELECT entries, indexed FROM session WHERE id = ?"
+        last, indexed = cursor.execute(query, (id,)).fetchone()
+        size = 0
+        for seq, (kind, message, tokens, *given) in enumerate(entries, last + 1):
+            entry = Entry(seq, kind, message, tokens, str(given[0]) if given and given[0] else now())
+            text = as_text(message)
+            cursor.execute(
+                "INSERT INTO record (session, seq, after, type, body, tokens, time)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (id, seq, seq - 1, kind.value, text, tokens, entry.time),
+            )
+            size += len(text)
+            written.append(entry)
+        if written:
+            self._take_note(cursor, id, written, size)
+            # Many at once are taken in when they are first looked for: nobody waits so long for the file.
+            if indexed == last and len(written) <= indexing.AT_ONCE:
+                indexing.index(cursor, id, written)
+        for type, body in events:
+            self._write_event(cursor, id, type, body)
+        return written
 
     def _write_event(self, cursor: sqlite3.Cursor, id: int, type: str, body: Mapping[str, Any]) -> None:
         text, time = as_text(body), now()
