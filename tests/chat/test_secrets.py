@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.chat.secrets import MARK, masked, secrets_in
+from perdure.chat.secrets import MARK, masked, masked_pieces, secrets_in
 
 RUN = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1hJ3kL5mN7pQ9rS1tU3v"
 HEX = "0123456789abcdef" * 4
@@ -464,6 +464,20 @@ def test_no_planted_key_survives_inside_text(before: str, after: str, key: str, 
     assert key not in masked(" ".join(text.split()))
 
 
+@given(WORDS, WORDS, st.sampled_from(sorted(SHAPED.values())), st.lists(st.integers(0, 400), max_size=6))
+def test_of_a_text_in_pieces_none_holds_a_part_of_a_key(
+    before: str, after: str, key: str, borders: list[int]
+) -> None:
+    text = f"{before} {key} {after}"
+    ends = sorted({min(border, len(text)) for border in borders} | {len(text)})
+    pieces = [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    kept = masked_pieces(pieces)
+    assert len(kept) == len(pieces)
+    # As if it were one, but for a mark on both sides of a border.
+    assert "".join(kept).replace(MARK, "") == masked(text).replace(MARK, "")
+    assert masked_pieces([text]) == [masked(text)]
+
+
 PASSWORDS = st.from_regex(r"[A-Za-z]{3,8}[0-9]{1,4}[!@#$%^*+=?~]?[A-Za-z0-9]{1,8}", fullmatch=True)
 FORMS = st.sampled_from(
     [
@@ -495,4 +509,4 @@ def test_no_planted_password_survives_inside_text(before: str, after: str, passw
 
 @given(st.text(alphabet="abcdefghij 字文，。\n", max_size=300))
 def test_text_without_a_name_or_a_prefix_is_given_back_as_it_is(text: str) -> None:
-    assert masked(text) is text
+    assert masked(text) == text

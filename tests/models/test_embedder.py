@@ -174,6 +174,20 @@ def test_without_a_key_none_is_sent() -> None:
     assert "authorization" not in endpoint.requests[0].headers
 
 
+@pytest.mark.parametrize("asking", [False, True])
+def test_no_secret_is_sent(asking: bool) -> None:
+    key = "sk-proj-Abc123Def456Ghi789Jkl012Mno345"
+    said = [f"my key is {key}", "the password is hunter2secret!", "x " * (LONGEST // 2 - 8) + key, "plain"]
+    with served() as (endpoint, embedder, _):
+        got = embedder.embed(said, asking=asking)
+    (request,) = endpoint.requests
+    for part in (key[:12], key[-12:], "hunter2"):
+        assert not any(part in text for text in request.texts)
+    assert request.texts[0] == "my key is [secret]"
+    assert request.texts[-1] == "plain"
+    assert len(got) == len(said)
+
+
 def test_many_texts_go_in_batches_over_one_connection() -> None:
     texts = [f"text {at}" for at in range(2 * AT_ONCE + 3)]
     with served() as (endpoint, embedder, _):

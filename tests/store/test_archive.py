@@ -13,11 +13,13 @@ from typing import Any
 import numpy
 import pytest
 
+from embeddings_endpoint import EmbeddingsEndpoint
 from perdure.agent.forgetting import blanked
 from perdure.agent.recalling import AT_ONCE, Recaller
 from perdure.chat.messages import Kind, Message
 from perdure.errors import PerdureError, SessionUnknown
 from perdure.models.embedder import Embedder, SentenceEncoder
+from perdure.models.embedding_endpoint import EndpointEmbedder
 from perdure.store.archive import Scope
 from perdure.store.migrations import MIGRATIONS
 from perdure.store.sqlite import SqliteJournal
@@ -407,6 +409,36 @@ def test_only_what_is_in_reach_is_given_to_an_embedder(
         pass
     assert set(one.embedded) == embedded
     kept.close()
+
+
+@pytest.mark.parametrize("shift", range(0, 800, 160))
+def test_an_endpoint_gets_no_part_of_a_secret_wherever_passages_end(kept: Kept, shift: int) -> None:
+    key = "sk-proj-" + "".join(f"{at:02d}Qx" for at in range(30))
+    lines = [f"{at:03d}" + "Zk9/w" * 12 for at in range(30)]
+    pem = "\n".join(("-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"))
+    kept.says(f"{'w' * (700 + shift)} {key} tail", json.dumps({"fill": "w" * (700 + shift), "api_key": key}))
+    kept.says("word " * (shift // 5) + f"keep this: {pem} thanks", "x" * 1_000 + pem)
+    with EmbeddingsEndpoint() as endpoint:
+        embedder = EndpointEmbedder(endpoint.base_url, "counting")
+        recaller = Recaller(kept.archive, embedder)
+        while recaller.embed_some():
+            pass
+        recaller.search("w" * (990 - shift // 10) + f" {key} " + "what? " * 300, Scope("s"))
+        embedder.close()
+    sent = "\n".join(text for request in endpoint.requests for text in request.texts)
+    assert "keep this: [secret]" in sent or shift > 500
+    assert "thanks" in sent
+    for secret in (key, *lines):
+        parts = {secret[at : at + 12] for at in range(len(secret) - 12)}
+        assert not [part for part in parts if part in sent]
+    assert kept.rows("SELECT count(*) FROM passage WHERE embedder = 0") == [(0,)]
+
+
+def test_an_embedder_in_process_gets_texts_as_they_are(kept: Kept) -> None:
+    kept.says("the password is hunter2secret!")
+    one = OneWord("one")
+    kept.embeds(one)
+    assert "the password is hunter2secret!" in one.embedded
 
 
 def test_no_session_gets_the_numbers_of_one_that_is_gone(kept: Kept) -> None:

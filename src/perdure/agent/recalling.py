@@ -17,6 +17,7 @@ from perdure.agent.conversation import Conversation
 from perdure.chat.encodings import as_shown
 from perdure.chat.language import Language
 from perdure.chat.messages import Kind, Message
+from perdure.chat.secrets import masked
 from perdure.config import Reach
 from perdure.errors import PerdureError
 from perdure.memory.excerpts import excerpt, frame_tokens, tokens_of_line, tokens_of_next
@@ -107,7 +108,8 @@ class Recaller:
         if self.embedder is None:
             return 0
         with self._embedding:
-            waiting = self.archive.without_vector(self.embedder.name, AT_ONCE, scope)
+            sends = _sends(self.embedder)
+            waiting = self.archive.without_vector(self.embedder.name, AT_ONCE, scope, sends)
             if waiting:
                 vectors = self.embedder.embed([text for _, text in waiting])
                 ids = (id for id, _ in waiting)
@@ -120,16 +122,28 @@ class Recaller:
         return query, pool, ranked(query, pool)
 
     def _query(self, text: str) -> Query:
-        if len(text) > LOOKED_FOR:
-            text = f"{text[: LOOKED_FOR // 2]}\n{text[-LOOKED_FOR // 2 :]}"
+        said, text = text, _ends(text)
         query = Query(text, tuple(words_of(text)))
         if self.embedder is None or not text.strip():
             return query
+        # Before it is cut: half a secret doesn't look like one.
+        asked = _ends(masked(said)) if _sends(self.embedder) else text
         try:
-            (vector,) = self.embedder.embed([text], asking=True)
+            (vector,) = self.embedder.embed([asked], asking=True)
         except PerdureError:
             return query
         return replace(query, vector=vector, embedder=self.embedder.name)
+
+
+def _ends(text: str) -> str:
+    """What is looked for of a text."""
+    half = LOOKED_FOR // 2
+    return text if len(text) <= LOOKED_FOR else f"{text[:half]}\n{text[-half:]}"
+
+
+def _sends(embedder: Embedder) -> bool:
+    """Whether what it embeds leaves the process."""
+    return bool(getattr(embedder, "sends", False))
 
 
 class Recollection:

@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 
 from perdure.chat.named_secrets import MARK, NAME_WORDS, Span, is_nothing, looks_random, named
 
-__all__ = ["MARK", "masked", "secrets_in"]
+__all__ = ["MARK", "masked", "masked_pieces", "secrets_in"]
 
 
 def masked(text: str) -> str:
@@ -38,6 +38,28 @@ def _masked(text: str) -> str:
             kept = end
         text = MARK.join([*pieces, text[kept:]])
     return text
+
+
+def masked_pieces(pieces: Sequence[str]) -> list[str]:
+    """Pieces that follow one another in a text, each without its part of the text's secrets: a border may
+    go through one, of which neither half has a shape."""
+    while spans := _spans("".join(pieces)):
+        pieces = _without(pieces, spans)
+    return [*pieces]
+
+
+def _without(pieces: Sequence[str], spans: Sequence[Span]) -> list[str]:
+    """The pieces of a text with a mark for what each holds of the spans."""
+    kept: list[str] = []
+    begin = 0
+    for piece in pieces:
+        inside = [(max(start - begin, 0), min(end - begin, len(piece))) for start, end in spans]
+        inside = [(start, end) for start, end in inside if start < end]
+        starts, ends = [start for start, _ in inside], [end for _, end in inside]
+        between = zip([0, *ends], [*starts, len(piece)], strict=True)
+        kept.append(MARK.join(piece[start:end] for start, end in between))
+        begin += len(piece)
+    return kept
 
 
 #: Characters of a text up to which it is remembered: each goes to the ledger, the gist and the notes.

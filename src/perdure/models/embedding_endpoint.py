@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from perdure import __version__
+from perdure.chat.secrets import masked as without_secrets
 from perdure.config import Secret, is_http, is_loopback
 from perdure.errors import (
     AuthenticationRefused,
@@ -73,8 +74,12 @@ class EndpointEmbedder:
     A request that fails is repeated as the chat client's are, but a question only where the connection
     was lost: somebody waits for it. ``rest`` waits between two tries, until it was
     closed at the latest, and says whether it was. Once closed, it stays so.
+    Secrets in a text are masked before it is sent.
     Raises `EndpointError`, and `ConfigError` at once for a URL or a key that can't be sent.
     """
+
+    #: Texts leave the process: who hands them over in pieces masks what a border goes through.
+    sends = True
 
     def __init__(
         self,
@@ -119,7 +124,7 @@ class EndpointEmbedder:
         import numpy
 
         prefix = self._query if asking else self._passage
-        said = [prefix + embeddable(text, LONGEST) for text in texts]
+        said = [prefix + embeddable(without_secrets(text), LONGEST) for text in texts]
         rows: list[NDArray[float32]] = []
         while len(rows) < len(said):
             rows += self._vectors(said[len(rows) : len(rows) + AT_ONCE], len(prefix), asking)

@@ -38,9 +38,12 @@ class Archive(Protocol):
         """The passages that are nearest to the query by words and by meaning, with their neighbours."""
         ...
 
-    def without_vector(self, embedder: str, limit: int, scope: Scope | None = None) -> list[tuple[int, str]]:
+    def without_vector(
+        self, embedder: str, limit: int, scope: Scope | None = None, masked: bool = False
+    ) -> list[tuple[int, str]]:
         """Ids and texts of passages of the sessions in scope (None: of all) that have no vector of this
-        embedder, the newest first."""
+        embedder, the newest first. ``masked``: without secrets, those too that a passage's border goes
+        through."""
         ...
 
     def keep_vectors(self, embedder: str, vectors: Mapping[int, NDArray[float32]]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.chat.messages import Kind
+from perdure.chat.secrets import masked_pieces
 from perdure.errors import StoreError
 from perdure.memory.passages import Corpus, Passage, Pool, Query
 from perdure.memory.words import STOP_WORDS
@@ -40,6 +41,8 @@ MOST_LOOKED_AT, MOST_JUDGED, RARE = 15_000, 3, 20
 #: Passages with a word that are counted, the newest ones: of all words of a query, and of each one at least
 #: and at most. Of more, these tell about how many there are.
 COUNTED, LEAST_COUNTED, MOST_COUNTED = 40_000, 500, 5_000
+#: Passages before and behind one in which a secret that reaches into it is looked for: longer than any key.
+AS_FAR = 12
 #: Kinds by their names: looking one up in a dictionary is much faster.
 KINDS = {kind.value: kind for kind in Kind}
 #: All ids there can be.
@@ -108,7 +111,9 @@ class SqliteArchive:
         corpus = Corpus(where.passages, length, holding, likeness)
         return Pool(passages, vectors, numpy.isin(ids, chosen), corpus)
 
-    def without_vector(self, embedder: str, limit: int, scope: Scope | None = None) -> list[tuple[int, str]]:
+    def without_vector(
+        self, embedder: str, limit: int, scope: Scope | None = None, masked: bool = False
+    ) -> list[tuple[int, str]]:
         with suppress(StoreError):
             indexing.catch_up(self._database, self._behind(scope))
         with self._database.reading() as cursor:
@@ -131,7 +136,7 @@ class SqliteArchive:
                 for row in cursor.execute(query, (other, *span, limit)).fetchall()
             ]
             newest = sorted(rows, key=lambda row: -row[0])[:limit]
-            return [(int(id), str(text)) for id, text in newest]
+            return [(int(id), _masked(cursor, id) if masked else str(text)) for id, text in newest]
 
     def keep_vectors(self, embedder: str, vectors: Mapping[int, NDArray[float32]]) -> None:
         with self._database.transaction() as cursor:
@@ -306,6 +311,18 @@ class SqliteArchive:
             )
             for id, seq, part, kind, time, text, words in rows
         ]
+
+
+def _masked(cursor: sqlite3.Cursor, id: int) -> str:
+    """A passage's text without secrets, looked for in what stands around it in its entry."""
+    rows = cursor.execute(
+        "SELECT around.id, around.text FROM passage JOIN passage AS around ON around.seq = passage.seq"
+        " WHERE passage.id = ? AND around.id BETWEEN ? AND ? AND around.id >> ? = passage.id >> ?"
+        " ORDER BY around.id",
+        (id, id - AS_FAR, id + AS_FAR, indexing.NUMBER, indexing.NUMBER),
+    ).fetchall()
+    pieces = masked_pieces([text for _, text in rows])
+    return next(piece for (each, _), piece in zip(rows, pieces, strict=True) if each == id)
 
 
 def _part_with(cursor: sqlite3.Cursor, embedder: str, length: int) -> None:
