@@ -305,6 +305,107 @@ def test_escape_sequences_do_not_reach_a_terminal() -> None:
         assert "\x1b" not in "".join(write(called("{}", "\x1b]0;title\x07red\x1b[31m"), "\x1b[2Js"))
 
 
+VIEWERS = (MarkdownIt("commonmark"), MarkdownIt("commonmark").enable("table"))
+for viewer in VIEWERS:
+    viewer.validateLink = lambda url: True  # type: ignore[method-assign]
+#: What Markdown itself makes of text, and what of it may say where.
+ELEMENTS = {"p", "blockquote", "pre", "code", "em", "strong", "ul", "ol", "li", "hr", "br", "a"}
+ELEMENTS |= {*(f"h{level}" for level in range(1, 7)), "table", "thead", "tbody", "tr", "th", "td"}
+ATTRIBUTES = {"href", "title", "class", "start", "style"}
+PIECES = (
+    *("<img src=x onerror=alert(1)>", "<script>", "</script>", "<div>", "<!--", "-->", "<?x", "<![CDATA["),
+    *("<http://e.example>", "<1`@e.example>", "< ", "<", ">", "![", "!", "[", "](", "]", "(", ")", "]: "),
+    *(
+        "[a]: ",
+        "[a]",
+        "http://e.example/x.png",
+        "javascript:alert(1)",
+        "javascript&colon;x",
+        "data:text/html,x",
+    ),
+    *(
+        "`",
+        "``",
+        "```",
+        "~~~",
+        "\n",
+        "\n\n",
+        "\n\t",
+        "\n    ",
+        "\t",
+        "\\",
+        "|",
+        "|-|",
+        "- ",
+        "1. ",
+        "# ",
+        "> ",
+    ),
+    *("*", "_", "&lt;", "a", " ", '"', "'", "\ue000", "\ue0000\ue000"),
+)
+
+
+def viewed(text: str) -> list[Page]:
+    return [Page(viewer.render(text)) for viewer in VIEWERS]
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=25).map("".join), min_size=1, max_size=3))
+def test_a_viewer_makes_nothing_of_a_session_but_text(texts: list[str]) -> None:
+    gist = Recorded("summary", 2, {"gist": texts[0]}, TIME)
+    for shown in viewed(markdown([*said(*texts), *called(json.dumps({"x": texts[0]}), texts[0]), gist])):
+        assert {tag for tag, _ in shown.tags} <= ELEMENTS
+        assert {name for _, attributes in shown.tags for name in attributes} <= ATTRIBUTES
+        for link in shown.all("a"):
+            assert re.match(r"https?:|mailto:|[^:]*(?:[/?#]|\Z)", link["href"] or "", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        *(
+            "<img src=x onerror=x>",
+            "a\n\n<div onclick=x>\n",
+            "<b>",
+            "</blockquote>",
+            "<!-- ",
+            "<a href=x>y</a>",
+        ),
+        *("![x](http://e.example/p.png)", "![x][r]\n\n[r]: http://e.example/p", "<http://e.example>"),
+        *("\\\\<img src=x>", "\\\\![x](y)", "\t<img src=x>", "`\n<div>\n`", "| `a | <img src=x> ` |\n|-|-|"),
+        *("[a](x`) <img src=x> `", "<1`@x.com> <img src=x> `", "[x](javascript:alert(1))", "[x]: data:x"),
+    ],
+)
+def test_what_a_viewer_would_run_or_fetch_is_shown_as_it_was_written(attack: str) -> None:
+    for shown in viewed(markdown(said(attack, "`<i>` is code"))):
+        assert {tag for tag, _ in shown.tags} <= ELEMENTS
+        assert not any((each["href"] or "").startswith(("javascript:", "data:")) for each in shown.all("a"))
+        assert "<i> is code" in shown.text
+        for piece in re.findall(r"<[^>]*>", attack):
+            assert piece in shown.text.replace("\\<", "<")
+
+
+def test_markdown_that_people_and_models_write_still_renders() -> None:
+    text = (
+        "## Plan\n\n1. *first*, `List<String>` and `![x](y)`\n2. **second** if a < b && c <d> e\n\n"
+        "```html\n<img src=x> ![x](y)\n```\n\n    indented <b>\n\n"
+        "[page](https://e.example/a_(b)), [place](src/a.py), `a[0]` \\<b>"
+    )
+    for shown in viewed(markdown(said(text))):
+        tags = [tag for tag, _ in shown.tags]
+        assert {"h2", "ol", "em", "strong", "pre", "code"} <= set(tags)
+        assert [each["href"] for each in shown.all("a")] == ["https://e.example/a_(b)", "src/a.py"]
+        for kept in (
+            "List<String>",
+            " ![x](y)\n",
+            "<img src=x> ![x](y)\n",
+            "indented <b>",
+            "a < b && c <d> e",
+        ):
+            assert kept in shown.text
+        assert "a[0] <b>" in shown.text
+        assert "\\" not in shown.text
+
+
 # --- HTML
 
 

@@ -26,6 +26,7 @@ from perdure.faces.export_records import (
     masked_value,
     shown,
 )
+from perdure.faces.harmless import harmless
 from perdure.store.journal import Recorded
 
 __all__ = ["as_html", "as_jsonl", "as_markdown"]
@@ -78,8 +79,8 @@ def as_markdown(
     raw: bool = False,
     lang: Language = "en",
 ) -> Iterator[str]:
-    """What was said stands in quotations, so that a heading or an open fence in it ends with it; what
-    tools showed stands between fences."""
+    """What was said stands in quotations, so that a heading or an open fence in it ends with it, and is
+    nothing but shown (see `harmless`); what tools showed stands between fences."""
     yield f"# {_plain(printable(session))}\n"
     if settings:
         given = dict(settings) if raw else masked_value(dict(settings))
@@ -108,7 +109,8 @@ def _markdown_of(each: EntryShown | EventShown, lang: Language) -> Iterator[str]
 
 
 def _quoted(text: str) -> str:
-    return "\n" + "".join(f"> {line}".rstrip() + "\n" for line in text.split("\n"))
+    # Escaped as it stands there: in a quotation, a tab indents less.
+    return "\n" + harmless("".join(f"> {line}".rstrip() + "\n" for line in text.split("\n")))
 
 
 def _fenced(text: str, language: str = "") -> str:
