@@ -20,6 +20,7 @@ from perdure.chat.tokens import counter_for
 from perdure.config import Settings
 from perdure.errors import StoreNewer
 from perdure.memory.budget import Budget
+from perdure.store.database import _shown
 from perdure.store.journal import Recorded
 from perdure.store.migrations import MIGRATIONS
 from perdure.store.sqlite import SqliteJournal
@@ -42,7 +43,8 @@ def made(path: Path, schema: int) -> None:
     """A file as the perdure of that schema left it."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
-    for step in MIGRATIONS[:schema]:
+    connection.create_function("shown_request", 1, _shown, deterministic=True)
+    for step in MIGRATIONS[: min(schema, 2)]:
         for statement in step:
             connection.execute(statement)
     for id, name in ((3, "old"), (8, "another")):
@@ -60,6 +62,10 @@ def made(path: Path, schema: int) -> None:
             connection.execute("INSERT INTO checkpoint VALUES (?, ?, ?)", (id, last, '{"kept": 1}'))
     if schema >= 2:
         connection.execute("INSERT INTO learnt VALUES ('m', '{\"highest\": 1.25}')")
+    # Later steps fill what they add from what is there.
+    for step in MIGRATIONS[2:schema]:
+        for statement in step:
+            connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {schema}")
     connection.commit()
     connection.close()

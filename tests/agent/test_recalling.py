@@ -244,3 +244,20 @@ async def test_a_question_in_other_words_or_another_language_finds_it_by_meaning
         async with Agent(client=ScriptedModel([]), **{**kept.settings, "embedder": "encoder"}) as agent:
             found = agent.sessions.recall("s", question, 3)
         assert 1 in [each.passage.entry for each in found], question
+
+
+async def test_a_fork_does_not_recall_what_its_own_window_shows_and_neither_does_its_origin(
+    tmp_path: Path,
+) -> None:
+    kept = Kept(tmp_path, memory="project")
+    await kept.turn("Our mascot is a wombat called Gregory, who lives in Delft.")
+    await kept.turn("Thanks.")
+    async with Agent(client=ScriptedModel([]), **kept.settings) as agent:
+        agent.sessions.fork("s", "fork", 4)
+        agent.sessions.fork("fork", "again", 2)
+    for session in ("s", "fork", "again"):
+        model = ScriptedModel(["In Delft."])
+        async with Agent(client=model, **kept.settings) as agent:
+            await agent.run(MASCOT, session=session, on_event=kept.events.append)
+        assert kept.of("recall") == []
+        assert str(model.requests[0].messages).count("Gregory") == 1

@@ -251,6 +251,70 @@ def test_many_sessions_are_searched_as_few_are(kept: Kept) -> None:
     assert every == {"y", *(f"x{number}" for number in range(20))}
 
 
+@pytest.mark.parametrize("others", [0, 12], ids=["few sessions", "many"])
+@pytest.mark.parametrize("reach", ["project", "all"])
+@pytest.mark.parametrize("session", ["s", "f", "g", "h", "i"])
+def test_what_forks_share_is_found_once_and_not_where_it_is_in_view(
+    kept: Kept, others: int, reach: Any, session: str
+) -> None:
+    first = kept.says("The wombat lives in Delft.")[0]
+    kept.says("The wombat of s.")
+    kept.journal.fork("s", "f", first)
+    (second,) = kept.says("The wombat has a brother in Ghent.", session="f")
+    kept.journal.fork("f", "g", second)
+    kept.says("The wombat of g.", session="g")
+    kept.journal.fork("s", "h", first)
+    kept.journal.fork("g", "i", first)
+    for number in range(others):
+        kept.says(f"Nothing of room {number}.", session=f"x{number}")
+    holds = {"s": {1}, "f": {1, 2}, "g": {1, 2}, "h": {1}, "i": {1}}
+    embedder = OneWord("one")
+    kept.embeds(embedder)
+    texts = dict(enumerate(("lives in Delft", "in Ghent"), 1))
+    numbers = {1: first, 2: second}
+
+    def found(by: Embedder | None, hidden: Any = ()) -> list[tuple[str, str]]:
+        hits = Recaller(kept.archive, by).search("The wombat", Scope(session, reach, hidden=hidden))
+        return [(hit.passage.session, hit.passage.text) for hit in hits if "wombat" in hit.passage.text]
+
+    for by in (None, embedder):
+        every = found(by)
+        for which, text in texts.items():
+            where = [name for name, said in every if text in said]
+            assert len(where) == 1, every
+            assert where == [session] or which not in holds[session]
+        for own in ("s", "g"):
+            assert [name for name, said in every if f"wombat of {own}" in said] == [own]
+        shown = tuple((numbers[which],) * 2 for which in sorted(holds[session]))
+        in_view = found(by, shown)
+        for which in holds[session]:
+            assert not [name for name, said in in_view if texts[which] in said], in_view
+
+
+def test_what_a_fork_alone_still_holds_is_found_in_it(kept: Kept) -> None:
+    (entry,) = kept.says("The wombat lives in Delft.")
+    kept.journal.fork("s", "f", entry)
+    kept.journal.record("s", "turn.undone", {"first": entry, "last": entry})
+    kept.says("Something else.")
+    assert kept.finds("wombat", reach="project")[0] == ("f", entry)
+    assert kept.finds("wombat", session="f", reach="project")[0] == ("f", entry)
+
+
+@pytest.mark.parametrize("gone", ["s", "f"])
+def test_forks_know_each_other_when_the_one_between_is_gone(kept: Kept, gone: str) -> None:
+    (entry,) = kept.says("The wombat lives in Delft.")
+    kept.journal.fork("s", "f", entry)
+    kept.journal.fork("f", "g", entry)
+    kept.journal.fork("s", "h", entry)
+    kept.journal.remove(gone, blanked)
+    kept.says("A quokka.", session=gone)
+    for session in {"s", "f", "g", "h"} - {gone}:
+        assert kept.finds("wombat", session=session, reach="project").count((session, entry)) == 1
+        scope = Scope(session, "project", hidden=((entry, entry),))
+        hits = Recaller(kept.archive, None).search("wombat", scope)
+        assert not [hit for hit in hits if "wombat" in hit.passage.text]
+
+
 # --- meaning --------------------------------------------------------------------------------------
 
 

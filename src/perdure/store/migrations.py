@@ -122,4 +122,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             UPDATE archive SET sessions = max(sessions, old.id);
         END""",
     ),
+    (
+        # Each search among several sessions asks who was forked from whom.
+        "CREATE INDEX record_forked ON record (session) WHERE type = 'session.forked'",
+    ),
 )

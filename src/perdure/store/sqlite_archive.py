@@ -17,7 +17,7 @@ from perdure.chat.secrets import masked_pieces
 from perdure.errors import StoreError
 from perdure.memory.passages import Corpus, Passage, Pool, Query
 from perdure.memory.words import STOP_WORDS
-from perdure.store import indexing
+from perdure.store import forks, indexing
 from perdure.store.archive import Scope
 from perdure.store.database import Database, now
 from perdure.store.vectors import Vectors, dimensions, keep_signs, within
@@ -198,12 +198,30 @@ class SqliteArchive:
         if scope.between:
             span = self._span(cursor, own, *scope.between)
             return _Where((span,), None, hidden, counts[0], counts[1], sizes)
-        if len(sessions) == len(rows) and scope.reach == "all":
-            return _Where(EVERYWHERE, None, hidden, counts[0], counts[1], sizes)
-        if len(sessions) <= FEW_SESSIONS:
-            spans = tuple(indexing.ids_of(id) for id in sorted(sessions))
+        copies = self._copies(cursor, sessions, own)
+        every = len(sessions) == len(rows) and scope.reach == "all"
+        if len(sessions) <= FEW_SESSIONS and (copies or not every):
+            spans = tuple(
+                (copies[id][1] + 1 if id in copies else indexing.ids_of(id)[0], indexing.ids_of(id)[1])
+                for id in sorted(sessions)
+            )
             return _Where(spans, None, hidden, counts[0], counts[1], sizes)
-        return _Where(EVERYWHERE, frozenset(sessions), hidden, counts[0], counts[1], sizes)
+        hidden += copies.values()
+        return _Where(EVERYWHERE, None if every else frozenset(sessions), hidden, counts[0], counts[1], sizes)
+
+    def _copies(self, cursor: sqlite3.Cursor, sessions: set[int], own: int) -> dict[int, tuple[int, int]]:
+        """The ids of the passages of each session that another one holds as well."""
+        if len(sessions) == 1:
+            return {}
+        copied = forks.copied(cursor, sessions, own, partial(self._held, cursor))
+        return {id: self._span(cursor, id, 1, last) for id, last in copied.items()}
+
+    def _held(self, cursor: sqlite3.Cursor, session: int, number: int) -> int:
+        """The last entry of a session up to this number that has passages."""
+        span = self._span(cursor, session, 1, number)
+        query = "SELECT seq FROM passage WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
+        row = cursor.execute(query, span).fetchone()
+        return int(row[0]) if row else 0
 
     def _span(self, cursor: sqlite3.Cursor, session: int, first: int, last: int) -> tuple[int, int]:
         """The ids of the passages of these entries: found by halving, since both count up."""
