@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,17 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.agent.recalling import Recaller
+from perdure.agent.conversation import Conversation
+from perdure.agent.recalling import Recaller, Recollection
+from perdure.app import Sessions
 from perdure.chat.events import Event, RunFinished
 from perdure.chat.messages import Entry, Kind
+from perdure.chat.tokens import counter_for
+from perdure.config import Settings
 from perdure.errors import StoreError
+from perdure.memory.budget import Budget
 from perdure.memory.excerpts import END, FOUND, HEADING
+from perdure.memory.passages import Pool, Query
 from perdure.models.scripted import ScriptedModel
 from perdure.store.archive import Scope
 from perdure.store.journal import Recorded
@@ -261,3 +269,69 @@ async def test_a_fork_does_not_recall_what_its_own_window_shows_and_neither_does
             await agent.run(MASCOT, session=session, on_event=kept.events.append)
         assert kept.of("recall") == []
         assert str(model.requests[0].messages).count("Gregory") == 1
+
+
+class Ordered(SqliteArchive):
+    """An archive whose first search ends behind the second, or before it."""
+
+    def __init__(self, path: Path, first_ends_last: bool) -> None:
+        super().__init__(path)
+        self.ended = threading.Event()
+        self.searches = itertools.count()
+        self.first_ends_last = first_ends_last
+
+    def pool(self, query: Query, scope: Scope) -> Pool:
+        waits = (next(self.searches) == 0) is self.first_ends_last
+        assert not waits or self.ended.wait(20)
+        found = super().pool(query, scope)
+        if not waits:
+            threading.Timer(0.1, self.ended.set).start()
+        return found
+
+
+@pytest.mark.parametrize("first_ends_last", [True, False])
+async def test_equal_recalls_side_by_side_are_both_linked_to_what_they_quote(
+    kept: Kept, first_ends_last: bool
+) -> None:
+    asked = ("recall", '{"query": "wombat mascot"}')
+    archive = Ordered(kept.path, first_ends_last)
+    model = ScriptedModel([[asked, asked], "Both say Delft."])
+    async with Agent(client=model, archive=archive, **{**kept.settings, "recall": "off"}) as agent:
+        await agent.run("Look twice.", session="s")
+    archive.close()
+    results = [each for each in kept.entries() if each.kind is Kind.TOOL_RESULT]
+    assert len(results) == 2
+    assert all("Gregory" in str(each.message["content"]) for each in results)
+    with Sessions(Settings(store=str(kept.path))) as sessions:
+        gone = sessions.forget("s", [1])
+    assert {each.seq for each in results} <= {*gone.entries["s"]}
+    assert "Gregory" not in str([each.message for each in kept.entries()])
+
+
+async def test_pages_that_show_the_same_are_each_linked_to_their_own_entry(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    for _ in range(2):
+        await kept.turn("The wombat is called Gregory.")
+    calls = [("recall", '{"query": "1"}'), ("recall", '{"query": "3"}')]
+    await kept.turn("Read both.", [calls, "Done."])
+    first, second = (each.seq for each in kept.entries() if each.kind is Kind.TOOL_RESULT)
+    with Sessions(Settings(store=str(kept.path))) as sessions:
+        gone = sessions.forget("s", [3])
+        assert second in gone.entries["s"]
+        gone = sessions.forget("s", [1])
+        assert first in gone.entries["s"]
+    assert "Gregory" not in str([each.message for each in kept.entries()])
+
+
+async def test_nothing_is_kept_of_results_once_their_message_is_answered(kept: Kept) -> None:
+    archive = SqliteArchive(kept.path)
+    recollection = Recollection(Recaller(archive, None))
+    conversation = Conversation(SqliteJournal(kept.path), "s", counter_for(None), Budget.of(WINDOW))
+    recollection.begin(conversation)
+    found = await recollection.find("wombat mascot", None, None)
+    assert ("s", 1) in recollection.quoted(found)
+    assert recollection.quoted(found) == recollection.quoted(found)
+    recollection.answered()
+    assert recollection.quoted(found) == []
+    archive.close()
+    conversation.journal.close()

@@ -225,6 +225,8 @@ class Loop:
             self.conversation.add(Kind.TOOL_RESULT, result_message(call.id, outcome.text), recalled=recalled)
 
         outcomes = await self.acting.run(reply.calls, cut=reply.cut, emit=self._tell, keep=keep)
+        if self.recollection:
+            self.recollection.answered()
         self._repeats.after((call, outcome.text) for call, outcome in zip(reply.calls, outcomes, strict=True))
         if reply.cut or not any(self.acting.knows(call) for call in reply.calls):
             return self._mistaken(CUT_CALLS if reply.cut else UNKNOWN_TOOLS)

@@ -153,7 +153,8 @@ class Recollection:
         self._recaller = recaller
         self._reach: Reach = reach
         self._conversation: Conversation | None = None
-        self._quoted: dict[str, list[tuple[str, int]]] = {}
+        #: Results of the message that is being answered, and all that each may be of.
+        self._quoted: dict[str, set[tuple[str, int]]] = {}
 
     def begin(self, conversation: Conversation) -> None:
         """Serve this conversation."""
@@ -182,7 +183,7 @@ class Recollection:
         found = await self._excerpt(query, scope, limit, about=False)
         if found is None:
             return ""
-        self._quoted[found.text] = found.recalled
+        self._quoted.setdefault(found.text, set()).update(found.recalled)
         return found.text
 
     async def read(self, entry: int) -> Message | None:
@@ -193,11 +194,16 @@ class Recollection:
 
     def showed(self, entry: int, text: str) -> None:
         """As `perdure.tools.recall.Recollection.showed`."""
-        self._quoted[as_shown(text)] = [(self._of().session, entry)]
+        self._quoted.setdefault(as_shown(text), set()).add((self._of().session, entry))
 
     def quoted(self, text: str) -> Sequence[tuple[str, int]]:
-        """Session and entry of each excerpt in a result of the tool."""
-        return self._quoted.pop(text, ())
+        """Session and entry of each excerpt in a result of the tool. Calls of one message may have the same
+        result, in any order: each is linked to what any of them quotes."""
+        return sorted(self._quoted.get(text, ()))
+
+    def answered(self) -> None:
+        """All calls of a message have their results, and nobody asks for what these quote any more."""
+        self._quoted.clear()
 
     async def _excerpt(self, text: str, scope: Scope, limit: int, *, about: bool) -> Excerpt | None:
         conversation = self._of()
