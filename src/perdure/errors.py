@@ -16,6 +16,7 @@
     ├── ImportUnreadable            nothing in a file can be read as a conversation  exit 2
     ├── StoreError                  the journal cannot be read or written         exit 1
     │   ├── StoreNewer              written by a newer perdure
+    │   ├── StoreForeign            another program's database
     │   ├── SessionUnknown          no session of that name                       exit 2
     │   ├── EntryUnknown            the session has no entry of that number       exit 2
     │   ├── SessionExists           a session of that name is there already       exit 2
@@ -196,6 +197,14 @@ class StoreNewer(StoreError):
     )
     kept = ("Nothing in it was touched.", "其中的内容没有改动。")
     then = ("Update perdure.", "请升级 perdure。")
+
+
+class StoreForeign(StoreError):
+    what = (
+        "{path} is another program's database, not a store of perdure.",
+        "{path} 是其他程序的数据库，不是 perdure 的存储。",
+    )
+    kept = ("Nothing in it was touched.", "其中的内容没有改动。")
 
 
 class SessionUnknown(StoreError):

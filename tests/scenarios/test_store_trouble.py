@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from perdure.chat.messages import Entry
+from perdure.store.migrations import MIGRATIONS
 from perdure.store.sqlite import SqliteJournal
 from scenarios.perdure_command import Command, Ran
 from scripted_endpoint import Answer, Request, Scripted, ScriptedEndpoint
@@ -290,6 +291,60 @@ def test_a_store_that_can_only_be_read_is_read_and_says_that_it_cant_be_written(
         assert len(endpoint.requests) == seen, "no model is asked in vain"
 
 
+def left_by_an_older_one(path: Path, schema: int, turns: int = 2) -> None:
+    """A store of an older schema, with the session s."""
+    path.parent.mkdir()
+    said = ({"role": "user", "content": "zanzibar is an island"}, {"role": "assistant", "content": "Noted."})
+    rows = [
+        (number, number - 1, message["role"], json.dumps(message))
+        for number, message in enumerate(said * turns, 1)
+    ]
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.create_function("shown_request", 1, str)
+    first, *later = MIGRATIONS[:schema]
+    for statement in first:
+        connection.execute(statement)
+    connection.execute("INSERT INTO session (id, name, created) VALUES (1, 's', '2025-01-01')")
+    connection.executemany(
+        "INSERT INTO record (session, seq, after, type, body, tokens, time)"
+        " VALUES (1, ?, ?, ?, ?, 7, '2025-01-02')",
+        rows,
+    )
+    # Later steps fill what they add from what is there.
+    for step in later:
+        for statement in step:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {schema}")
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "schema"),
+    [
+        *((how, 1) for how in LOCKED),
+        *(("the folder", schema) for schema in range(2, len(MIGRATIONS))),
+    ],
+)
+def test_an_older_store_that_can_only_be_read_is_read_as_it_would_be_after_an_update(
+    tmp_path: Path, how: str, schema: int
+) -> None:
+    path = tmp_path / "store" / "s.db"
+    left_by_an_older_one(path, schema)
+    with ScriptedEndpoint(lambda _: Answer("Noted.")) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        before = path.read_bytes()
+        with locked(path, LOCKED[how]):
+            everywhere = how == "the file and its folder"
+            check_reading(command, path, PREFIX, len(READING) - 1 if everywhere else 2)
+            check_refused(command, path, PREFIX, None if everywhere else 1)
+        assert path.read_bytes() == before
+        assert not endpoint.requests, "no model is asked in vain"
+        done = command("run", "Go on.", "--session", "s", "--store", str(path))
+        assert (done.code, len(entries(path))) == (0, 6), done.err
+
+
 def test_a_file_system_that_can_only_be_read_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     path = folder / "s.db"
@@ -316,6 +371,30 @@ def test_what_a_killed_run_left_in_the_log_is_read_where_nothing_can_be_written(
         assert Path(f"{path}-wal").stat().st_size > 0
         with locked(path, how):
             check_reading(command, path, PREFIX, 2)
+
+
+# --- not a store
+
+
+@pytest.mark.parametrize(
+    ("lang", "said"), [("en", "another program's database"), ("zh", "是其他程序的数据库")]
+)
+def test_another_programs_database_is_refused_by_every_command(tmp_path: Path, lang: str, said: str) -> None:
+    path = tmp_path / "places.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE moz (a)")
+    connection.close()
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    with ScriptedEndpoint([]) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        for arguments in (*READING, *WRITING):
+            done = command(*arguments, "--store", str(path), "--lang", lang)
+            assert (done.code, done.out) == (1, ""), arguments
+            assert said in done.err
+            assert "Traceback" not in done.err
+        assert not endpoint.requests, "no model is asked in vain"
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert [each.name for each in tmp_path.glob("places*")] == ["places.sqlite"]
 
 
 # --- in use

@@ -10,7 +10,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from typing import Any
 from perdure.chat.encodings import sendable
 from perdure.chat.messages import Message, text_of
 from perdure.chat.secrets import masked
-from perdure.errors import SessionUnknown, StoreError, StoreNewer
+from perdure.errors import SessionUnknown, StoreError, StoreForeign, StoreNewer
 from perdure.store.migrations import MIGRATIONS
 
 #: Seconds that a writer waits for another.
 PATIENCE = 10.0
+#: What the header of a store says that it is, as SQLite's `application_id`: "prdr". Older ones say nothing.
+APPLICATION = 0x70726472
 #: Characters of the last request that stand in a list of sessions.
 REQUEST_SHOWN = 200
 
@@ -32,13 +34,15 @@ class Database:
 
     ``durable``: a commit waits for the disk; without that, what a power failure takes can be made anew.
     One connection, which threads may share: they take turns. A file that can only be read is opened all
-    the same, and what would write raises. Raises `StoreError` where it can't be opened, and `StoreNewer`.
+    the same, and what would write raises; one of an older schema is read from a copy in memory. Raises
+    `StoreError` where it can't be opened; `StoreForeign` and `StoreNewer` before anything is written.
     """
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
         self.path = path
         self._turn = threading.RLock()
         with self.errors():
+            _look_at(path)
             self.connection = _opened(path)
         try:
             with self.errors():
@@ -84,23 +88,39 @@ class Database:
         return int(row[0])
 
     def _prepare(self, durable: bool) -> None:
-        version = self._version()
-        if version > len(MIGRATIONS):
-            raise StoreNewer(path=self.path, found=version, known=len(MIGRATIONS))
+        version = _schema(self.connection, self.path)
         with suppress(sqlite3.OperationalError):  # of a file that can only be read
             self.connection.execute("PRAGMA journal_mode = WAL")
         # What is deleted must be gone from the file, too.
         for pragma in (f"synchronous = {'FULL' if durable else 'NORMAL'}", "secure_delete = ON"):
             self.connection.execute(f"PRAGMA {pragma}")
         if version < len(MIGRATIONS):
-            self.connection.create_function("shown_request", 1, _shown, deterministic=True)
-            with self.transaction() as cursor:
-                # Read again: another process may have migrated while this one waited for the lock.
-                for step in MIGRATIONS[self._version() :]:
-                    for statement in step:
-                        cursor.execute(statement)
-                cursor.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            try:
+                self._migrate()
+            except StoreError as error:
+                if not _only_reads(error.__cause__):
+                    raise
+                self._copy_to_memory()
+                self._migrate()
+                # Into the copy goes only what is made anew from the file.
+                self.connection.execute(f"PRAGMA query_only = {'ON' if durable else 'OFF'}")
         self.connection.execute("PRAGMA foreign_keys = ON")
+
+    def _migrate(self) -> None:
+        self.connection.create_function("shown_request", 1, _shown, deterministic=True)
+        with self.transaction() as cursor:
+            # Read again: another process may have migrated while this one waited for the lock.
+            for step in MIGRATIONS[self._version() :]:
+                for statement in step:
+                    cursor.execute(statement)
+            cursor.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            cursor.execute(f"PRAGMA application_id = {APPLICATION}")
+
+    def _copy_to_memory(self) -> None:
+        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        with closing(self.connection) as file:
+            self.connection = copy
+            file.backup(copy)
 
     def _version(self) -> int:
         return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
@@ -111,11 +131,41 @@ def connected(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
 
 
+def _look_at(path: Path) -> None:
+    """Raise where a file is no store of ours, or a newer one, without touching it: to open it for writing
+    could write what its log still holds."""
+    way = "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
+    # What can't be seen so is judged when the file has been opened.
+    with suppress(sqlite3.Error), closing(_reader(path, way)) as connection:
+        _schema(connection, path)
+
+
+def _schema(connection: sqlite3.Connection, path: Path) -> int:
+    """The schema of a store, 0 of a blank file. Raises `StoreForeign` and `StoreNewer`."""
+    # In this order: another process may be making the store, and who sees its tables sees all the rest.
+    tables, version, application, own = (
+        int(connection.execute(query).fetchone()[0])
+        for query in (
+            "SELECT count(*) FROM sqlite_master",
+            "PRAGMA user_version",
+            "PRAGMA application_id",
+            "SELECT count(*) = 3 FROM pragma_table_info('record') WHERE name IN ('seq', 'after', 'body')",
+        )
+    )
+    is_unnamed_store = version and own and not application
+    if (tables or version or application) and application != APPLICATION and not is_unnamed_store:
+        raise StoreForeign(path=path)
+    if version > len(MIGRATIONS):
+        raise StoreNewer(path=path, found=version, known=len(MIGRATIONS))
+    return version
+
+
 def _opened(path: Path) -> sqlite3.Connection:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # A new file is the person's alone: sessions hold what they said.
-        path.touch(mode=0o600, exist_ok=True)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # A new file is the person's alone: sessions hold what they said.
+            path.touch(mode=0o600)
     except OSError:
         if not path.is_file():
             raise
@@ -125,8 +175,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
         connection.close()
-        # In a folder that can't be written, SQLite can't make the files that it needs to write.
-        if error.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+        if not _only_reads(error):
             raise
         return _to_read(path)
     except sqlite3.DatabaseError:
@@ -135,23 +184,35 @@ def _opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _only_reads(error: BaseException | None) -> bool:
+    """Whether it was raised since the file can't be written; in a folder that can't be written, SQLite can't
+    make the files that it needs to write."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+
+
 def _to_read(path: Path) -> sqlite3.Connection:
     """A file that can't be written; in a folder that can't either, nobody else is writing it."""
-    for way in ("mode=ro", "immutable=1"):
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?{way}",
-            uri=True,
-            timeout=PATIENCE,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
-            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:
-            connection.close()
-        else:
-            return connection
+    for way in ("mode=ro", "mode=ro&immutable=1"):
+        with suppress(sqlite3.OperationalError):
+            return _reader(path, way)
     raise sqlite3.OperationalError("it can't be read")
+
+
+def _reader(path: Path, way: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{way}",
+        uri=True,
+        timeout=PATIENCE,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
 
 
 def shown_request(message: Message) -> str:
