@@ -508,6 +508,55 @@ def test_a_silent_holder_on_another_machine_counts_as_dead_after_a_minute(
             journal.append("s", [user("too late")])
 
 
+@pytest.mark.parametrize("ahead", [1, 30, 50, -1, -30, -45])
+def test_clocks_that_differ_a_little_rob_no_living_holder_on_another_machine(
+    journal: Journal, opened: Callable[[], Journal], monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    clock = [time.time()]
+    monkeypatch.setattr(leases.time, "time", lambda: clock[0])
+    other = opened()
+    journal.hold("s")
+    for _ in range(4):
+        clock[0] += ahead
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(leases, "machine", lambda: "elsewhere")
+            journal.beat("s")
+        clock[0] -= ahead
+        for _ in range(2):
+            with pytest.raises(SessionHeld, match="on elsewhere"):
+                other.hold("s")
+            clock[0] += leases.BEAT / 2
+    journal.append("s", [user("still mine")])
+
+
+@pytest.mark.parametrize("ahead", [61, 3_600, 365 * 86_400, 10**12])
+def test_a_holder_on_another_machine_whose_clock_was_far_ahead_doesnt_keep_a_session(
+    journal: Journal, opened: Callable[[], Journal], monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    now = time.time()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(leases, "machine", lambda: "elsewhere")
+        elsewhere.setattr(leases.time, "time", lambda: now + ahead)
+        journal.hold("s")
+    other = opened()
+    other.hold("s")
+    other.append("s", [user("mine")])
+    for write in (lambda: journal.append("s", [user("too late")]), lambda: journal.beat("s")):
+        with pytest.raises(SessionHeld):
+            write()
+
+
+def test_on_the_same_machine_no_clock_decides(
+    journal: Journal, opened: Callable[[], Journal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    with monkeypatch.context() as clock:
+        clock.setattr(leases.time, "time", lambda: now + 10**9)
+        journal.hold("s")
+    with pytest.raises(SessionHeld):
+        opened().hold("s")
+
+
 def test_a_holder_that_has_ended_but_whose_parent_never_asks_for_it_is_replaced_at_once(
     journal: Journal, tmp_path: Path
 ) -> None:

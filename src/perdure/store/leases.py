@@ -36,7 +36,10 @@ class Lease:
     def alive(self) -> bool:
         if self.machine == machine() and self.started:
             return started(self.process) == self.started
-        return time.time() - self.beat < DEAD
+        # A beat far ahead says as little as one far back: some clock was wrong, and until ours gets there
+        # the session would be kept for a dead one. A living holder's clock differs by less, and its next beat
+        # comes soon; should it lose the session all the same, its next write is refused.
+        return abs(time.time() - self.beat) < DEAD
 
 
 def lease_of(cursor: sqlite3.Cursor, session: int) -> Lease | None:
