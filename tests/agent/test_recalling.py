@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -335,3 +336,132 @@ async def test_nothing_is_kept_of_results_once_their_message_is_answered(kept: K
     assert recollection.quoted(found) == []
     archive.close()
     conversation.journal.close()
+
+
+LOG = "\n".join(f"line {number} of the wombat's log" for number in range(400))
+
+
+async def said(kept: Kept, session: str, text: str, **settings: Any) -> None:
+    Path(settings.get("workspace", ".")).mkdir(exist_ok=True)
+    async with Agent(client=ScriptedModel(["ok"]), **{**kept.settings, **settings}) as agent:
+        await agent.run(text, session=session)
+
+
+async def asked(kept: Kept, **arguments: Any) -> Any:
+    """What the tool `recall` says to these arguments."""
+    await kept.turn("look", [[("recall", json.dumps(arguments))], "ok"], recall="off")
+    (result,) = kept.of("tool.finished")
+    return result
+
+
+@pytest.mark.parametrize("memory", ["session", "project", "all"])
+async def test_the_tool_names_other_sessions_only_where_it_reaches_them(tmp_path: Path, memory: str) -> None:
+    kept = Kept(tmp_path, memory=memory)
+    await kept.turn("Hello.")
+    (spec,) = (tool for tool in kept.models[-1].requests[0].tools if tool.name == "recall")
+    assert ("session" in spec.parameters["properties"]) is (memory != "session")
+    assert spec.parameters["required"] == ["query"]
+
+
+async def test_an_entry_of_another_session_is_read_whole_by_the_way_that_each_page_names(
+    tmp_path: Path,
+) -> None:
+    kept = Kept(tmp_path, memory="project")
+    name = 'the "first" one, 第一'
+    await said(kept, name, f"Keep this: {LOG}")
+    await kept.turn("Hello.")
+    result = await asked(kept, query="log of the wombat")
+    assert f"{name} 1 (" in result.output
+    pages: list[str] = []
+    way = re.search(r'recall\(query="1", session=(".*")\) reads entry 1 whole', result.output)
+    assert way
+    arguments: dict[str, Any] = {"query": "1", "session": json.loads(way[1])}
+    while True:
+        result = await asked(kept, **arguments)
+        assert result.ok, result.output
+        text, _, more = result.output.rpartition("\n[page ")
+        pages.append(text)
+        found = re.search(r'recall\(query="1", session=(".*"), page_number=(\d+)\) goes on', more)
+        if not found:
+            break
+        arguments = {"query": "1", "session": json.loads(found[1]), "page_number": int(found[2])}
+    assert len(pages) > 5
+    assert "".join(pages) == f"Keep this: {LOG}"
+    with Sessions(Settings(store=str(kept.path))) as sessions:
+        gone = sessions.forget(name, [1])
+    read = [each.seq for each in kept.entries() if "line 7 of the wombat's log" in str(each.message)]
+    assert read == []
+    assert len(gone.entries["s"]) == len(pages) + 1
+
+
+async def test_what_recalling_does_not_reach_is_told_apart_and_not_shown(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, memory="project")
+    await said(kept, "near", "The wombat lives in Delft.")
+    await said(kept, "far", "The wombat lives in Ghent.", workspace=str(tmp_path / "elsewhere"))
+    await kept.turn("Hello.")
+    for session in ("far", "nobody"):
+        for query in ("1", "wombat"):
+            result = await asked(kept, query=query, session=session)
+            assert not result.ok
+            assert result.output == f"error: there is no session '{session}' to recall from"
+    result = await asked(kept, query="99", session="near")
+    assert (result.ok, result.output) == (False, "error: there is no entry 99 to read in near")
+    assert (await asked(kept, query="1", session="near")).output == "The wombat lives in Delft."
+    # One's own name is no other session; and without reach nobody can name one.
+    assert (await asked(kept, query="1", session="s")).output == "Hello."
+    await kept.turn("look", [[("recall", '{"query": "1", "session": "near"}')], "ok"], memory="session")
+    (result,) = kept.of("tool.finished")
+    assert not result.ok
+    assert "Delft" not in result.output
+
+
+async def test_what_another_session_has_from_further_away_is_not_read_in_it(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, memory="project")
+    await said(kept, "far", "The wombat lives in Ghent.", workspace=str(tmp_path / "elsewhere"))
+    calls = [("recall", '{"query": "wombat"}'), ("recall", '{"query": "1", "session": "far"}')]
+    near = {**kept.settings, "memory": "all"}
+    async with Agent(client=ScriptedModel([calls, "In Ghent."]), **near) as agent:
+        await agent.run("Is it in Ghent that the wombat lives?", session="near")
+        entries = [each for each in agent.sessions.records("near") if isinstance(each, Entry)]
+    holding = [each for each in entries if "lives in Ghent" in str(each.message)]
+    assert {each.kind for each in holding} == {Kind.RECALL, Kind.TOOL_RESULT}
+    assert len(holding) == 3
+    await kept.turn("Hello.")
+    for entry in holding:
+        result = await asked(kept, query=str(entry.seq), session="near")
+        assert result.output == f"error: there is no entry {entry.seq} to read in near"
+
+
+async def test_one_session_of_those_in_reach_is_searched_alone(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, memory="project")
+    for session, town in (("a", "Delft"), ("b", "Ghent")):
+        await said(kept, session, f"The wombat lives in {town}.")
+    await kept.turn("The wombat lives in Leuven.")
+    result = await asked(kept, query="wombat", session="b")
+    assert [town for town in ("Delft", "Ghent", "Leuven") if town in result.output] == ["Ghent"]
+    assert "b 1 (" in result.output
+    result = await asked(kept, query="wombat", session="b", entries="2-9")
+    assert "Ghent" not in result.output
+
+
+@pytest.mark.parametrize("tools", ["calculator,recall", "calculator"])
+async def test_an_excerpt_says_how_to_read_on_where_the_model_can(
+    tmp_path: Path, tools: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_TOOLS", tools)
+    kept = Kept(tmp_path)
+    await kept.turn("The wombat lives in Delft, in a house of " + "very " * 200 + "red bricks.")
+    for number in range(12):
+        await kept.turn(f"Now look at chapter {number} of the manual. " + "blah " * 90)
+    await kept.turn("Where does the wombat live, in Delft?")
+    (event,) = kept.of("recall")
+    assert "… very" in event.text or "very …" in event.text
+    assert event.tokens <= WINDOW // 10
+    assert ('recall(query="1") reads entry 1 whole' in event.text) is ("recall" in tools)
+
+
+async def test_an_excerpt_of_whole_entries_names_no_way_to_read_on(kept: Kept) -> None:
+    result = await asked(kept, query="wombat Gregory")
+    assert "Gregory" in result.output
+    assert "whole" not in result.output
+    assert "… " not in result.output

@@ -241,6 +241,20 @@ def test_the_reach_is_the_session_the_project_or_all_there_are(kept: Kept) -> No
         kept.finds("wombat", session="nobody")
 
 
+def test_one_session_is_searched_alone_where_it_is_in_reach(kept: Kept) -> None:
+    (near,) = kept.says("The wombat lives in Delft.", session="near")
+    kept.says("The wombat lives in Ghent.", session="far", workspace="/elsewhere")
+    kept.says("The wombat lives in Leuven.")
+    for between in (None, (near, near)):
+        assert kept.finds("wombat", reach="project", only="near", between=between) == [("near", near)]
+        with pytest.raises(SessionUnknown):
+            kept.finds("wombat", reach="project", only="far", between=between)
+    assert kept.holders("wombat", reach="project", only="near", between=(2, 9)) == set()
+    reached = [kept.archive.reaches(Scope("s", "project"), name) for name in ("s", "near", "far", "none")]
+    assert reached == [True, True, False, False]
+    assert [kept.archive.holds("near", entry) for entry in (0, near, 2)] == [False, True, False]
+
+
 def test_many_sessions_are_searched_as_few_are(kept: Kept) -> None:
     for number in range(20):
         kept.says(f"The wombat of room {number}.", session=f"x{number}", workspace=f"/{number % 2}")

@@ -7,7 +7,7 @@ be made places nothing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -19,9 +19,9 @@ from perdure.chat.language import Language
 from perdure.chat.messages import Kind, Message
 from perdure.chat.secrets import masked
 from perdure.config import Reach
-from perdure.errors import PerdureError
-from perdure.memory.excerpts import excerpt, frame_tokens, tokens_of_line, tokens_of_next
-from perdure.memory.passages import Passage, Pool, Query
+from perdure.errors import PerdureError, ToolError
+from perdure.memory.excerpts import excerpt, frame_tokens, marked, tokens_of_line, tokens_of_next
+from perdure.memory.passages import RECALL, Passage, Pool, Query
 from perdure.memory.ranking import Scored, foremost, found, ranked, relevant, within
 from perdure.memory.words import words_of
 from perdure.models.embedder import Embedder
@@ -76,9 +76,11 @@ class Recaller:
         count: Callable[[str], int],
         lang: Language,
         about: bool = True,
+        readable: bool = False,
     ) -> Excerpt | None:
         """An excerpt of at most ``limit`` tokens of what is nearest to the text, and with ``about`` only of
-        what is about it; None where nothing is, or where it can't be searched."""
+        what is about it; None where nothing is, or where it can't be searched. ``readable``: the tool
+        `recall` is there, and is named where entries stand in it only in part."""
 
         def counted(text: str) -> int:
             return count(as_shown(text))
@@ -91,16 +93,30 @@ class Recaller:
         except PerdureError:
             return None
         scored = relevant(query, pool, scored) if about else foremost(found(query, pool, scored))
-        chosen = within(
-            scored,
-            room,
-            tokens_of_line(scope.session, lang, counted),
-            tokens_of_next(scope.session, lang, counted),
-        )
+        pieces = {each.id: each for each in _in_part(pool.passages)}
+        scored = [replace(each, passage=pieces.get(each.passage.id, each.passage)) for each in scored]
+        session = scope.session
+
+        def fitting(room: int) -> list[Passage]:
+            lines = tokens_of_line(session, lang, counted), tokens_of_next(session, lang, counted)
+            return within(scored, room, *lines)
+
+        def shown_with(chosen: Sequence[Passage], cut: Passage | None) -> Excerpt:
+            shown = as_shown(excerpt(chosen, session, lang, asked=not about, cut=cut))
+            return Excerpt(chosen, shown, count(shown))
+
+        chosen = fitting(room)
         if not chosen:
             return None
-        shown = as_shown(excerpt(chosen, scope.session, lang, asked=not about))
-        return Excerpt(chosen, shown, count(shown))
+        whole = shown_with(chosen, None)
+        if not readable or not (cut := [each for each in chosen if each.id in pieces]):
+            return whole
+        # How to read on has its room where that leaves enough for what is found.
+        needed = shown_with(chosen, cut[0]).tokens - whole.tokens
+        fewer = fitting(room - needed)
+        named = next((each for each in fewer if each.id in pieces), None)
+        told = shown_with(fewer, named) if named else whole
+        return told if told.tokens <= limit else whole
 
     def embed_some(self, scope: Scope | None = None) -> int:
         """Give the newest passages in scope (None: of all sessions) that have none a vector; how many there
@@ -133,6 +149,15 @@ class Recaller:
         except PerdureError:
             return query
         return replace(query, vector=vector, embedder=self.embedder.name)
+
+
+def _in_part(passages: Sequence[Passage]) -> Iterator[Passage]:
+    """Of passages with their neighbours those that aren't the whole of their entry, marked so."""
+    places = {(each.session, each.entry, each.part) for each in passages}
+    for each in passages:
+        more = (each.session, each.entry, each.part + 1) in places
+        if each.part or more:
+            yield marked(each, more=more)
 
 
 def _ends(text: str) -> str:
@@ -171,14 +196,16 @@ class Recollection:
             return await self._excerpt(request, scope, limit, about=True)
         return None
 
-    async def find(self, query: str, first: int | None, last: int | None) -> str:
+    async def find(self, query: str, first: int | None, last: int | None, session: str = "") -> str:
         """As `perdure.tools.recall.Recollection.find`."""
         conversation = self._of()
+        other = self._other(session)
         memory = conversation.memory
         # The turn's own words are no find.
         asked = max((entry.seq for entry in memory.entries if entry.kind is Kind.USER), default=memory.newest)
         between = (first or 1, last or max(asked - 1, 1)) if first or last else None
-        scope = Scope(conversation.session, self._reach, between, hidden=((asked, memory.newest),))
+        hidden = ((asked, memory.newest),)
+        scope = Scope(conversation.session, self._reach, between, hidden, only=other)
         limit = min(int(conversation.budget.tokens * ASKED_SHARE), MOST_ASKED)
         found = await self._excerpt(query, scope, limit, about=False)
         if found is None:
@@ -186,15 +213,20 @@ class Recollection:
         self._quoted.setdefault(found.text, set()).update(found.recalled)
         return found.text
 
-    async def read(self, entry: int) -> Message | None:
-        """As `perdure.tools.recall.Recollection.read`."""
+    async def read(self, entry: int, session: str = "") -> Message | None:
+        """As `perdure.tools.recall.Recollection.read`. Of another session what can be found is read, so not
+        what it has itself from further away."""
         conversation = self._of()
-        found = conversation.journal.entries(conversation.session, [entry])
+        other = self._other(session)
+        if other and not self._recaller.archive.holds(other, entry):
+            return None
+        found = conversation.journal.entries(other or conversation.session, [entry])
         return found[0].message if found else None
 
-    def showed(self, entry: int, text: str) -> None:
+    def showed(self, entry: int, text: str, session: str = "") -> None:
         """As `perdure.tools.recall.Recollection.showed`."""
-        self._quoted.setdefault(as_shown(text), set()).add((self._of().session, entry))
+        source = (session or self._of().session, entry)
+        self._quoted.setdefault(as_shown(text), set()).add(source)
 
     def quoted(self, text: str) -> Sequence[tuple[str, int]]:
         """Session and entry of each excerpt in a result of the tool. Calls of one message may have the same
@@ -205,11 +237,27 @@ class Recollection:
         """All calls of a message have their results, and nobody asks for what these quote any more."""
         self._quoted.clear()
 
+    def _other(self, session: str) -> str:
+        """Another session that recalling reaches, empty for this one. Raises `ToolError`."""
+        own = self._of().session
+        if session in {"", own}:
+            return ""
+        if not self._recaller.archive.reaches(Scope(own, self._reach), session):
+            raise ToolError(f"error: there is no session {session!r} to recall from")
+        return session
+
     async def _excerpt(self, text: str, scope: Scope, limit: int, *, about: bool) -> Excerpt | None:
         conversation = self._of()
+        readable = any(tool.name == RECALL for tool in conversation.tools)
         return await anyio.to_thread.run_sync(
             lambda: self._recaller.excerpt(
-                text, scope, limit=limit, count=conversation.count, lang=conversation.lang, about=about
+                text,
+                scope,
+                limit=limit,
+                count=conversation.count,
+                lang=conversation.lang,
+                about=about,
+                readable=readable,
             ),
             abandon_on_cancel=True,
         )

@@ -309,7 +309,8 @@ class Agent:
 
         # A page of an entry takes a fifth of the window, at some three characters a token.
         page = self._window(client) * 3 // 5
-        recall = [recall_tool(recollection, page)] if recollection is not None else []
+        others = self.settings.memory != "session"
+        recall = [recall_tool(recollection, page, others=others)] if recollection is not None else []
         every = (*built_in_tools(self.settings), *recall, *self._own_tools)
         wanted = self.settings.tools
         if wanted is None:

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is searched. ``between``: only these entries of the session itself; ``hidden``: ranges of its
-    entries that are not looked for, since they are in view."""
+    """What is searched. ``only``: of the sessions in reach this one; ``between``: only these entries, of that
+    one or else of the session itself; ``hidden``: ranges of the session's own entries that are not looked
+    for, since they are in view."""
 
     session: str
     reach: Reach = "session"
     between: tuple[int, int] | None = None
     hidden: Ranges = ()
+    only: str = ""
 
 
 class Archive(Protocol):
@@ -36,6 +38,14 @@ class Archive(Protocol):
 
     def pool(self, query: Query, scope: Scope) -> Pool:
         """The passages that are nearest to the query by words and by meaning, with their neighbours."""
+        ...
+
+    def reaches(self, scope: Scope, session: str) -> bool:
+        """Whether there is a session of this name in scope."""
+        ...
+
+    def holds(self, session: str, entry: int) -> bool:
+        """Whether the session has this entry, and it is among what is searched."""
         ...
 
     def without_vector(

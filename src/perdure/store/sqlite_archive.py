@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.chat.messages import Kind
 from perdure.chat.secrets import masked_pieces
-from perdure.errors import StoreError
+from perdure.errors import SessionUnknown, StoreError
 from perdure.memory.passages import Corpus, Passage, Pool, Query
 from perdure.memory.words import STOP_WORDS
 from perdure.store import forks, indexing
@@ -111,6 +111,16 @@ class SqliteArchive:
         corpus = Corpus(where.passages, length, holding, likeness)
         return Pool(passages, vectors, numpy.isin(ids, chosen), corpus)
 
+    def reaches(self, scope: Scope, session: str) -> bool:
+        with self._database.reading() as cursor:
+            row = cursor.execute("SELECT id FROM session WHERE name = ?", (session,)).fetchone()
+            return row is not None and row[0] in self._sessions(cursor, scope)
+
+    def holds(self, session: str, entry: int) -> bool:
+        self._catch_up(Scope(session))
+        with self._database.reading() as cursor:
+            return 0 < entry == self._held(cursor, self._database.session(cursor, session), entry)
+
     def without_vector(
         self, embedder: str, limit: int, scope: Scope | None = None, masked: bool = False
     ) -> list[tuple[int, str]]:
@@ -189,14 +199,19 @@ class SqliteArchive:
     def _where(self, cursor: sqlite3.Cursor, scope: Scope) -> _Where:
         sessions = self._sessions(cursor, scope)
         own = self._database.session(cursor, scope.session)
-        if scope.between:
+        only = self._database.session(cursor, scope.only) if scope.only else own
+        if scope.only:
+            if only not in sessions:
+                raise SessionUnknown(name=scope.only, path=self._database.path)
+            sessions = {only}
+        elif scope.between:
             sessions = {own}
         rows = cursor.execute("SELECT id, passages, words FROM session").fetchall()
         counts = [sum(row[which] for row in rows if row[0] in sessions) for which in (1, 2)]
         sizes = {row[0]: row[1] for row in rows}
         hidden = [self._span(cursor, own, first, last) for first, last in scope.hidden]
         if scope.between:
-            span = self._span(cursor, own, *scope.between)
+            span = self._span(cursor, only, *scope.between)
             return _Where((span,), None, hidden, counts[0], counts[1], sizes)
         copies = self._copies(cursor, sessions, own)
         every = len(sessions) == len(rows) and scope.reach == "all"
@@ -211,7 +226,7 @@ class SqliteArchive:
 
     def _copies(self, cursor: sqlite3.Cursor, sessions: set[int], own: int) -> dict[int, tuple[int, int]]:
         """The ids of the passages of each session that another one holds as well."""
-        if len(sessions) == 1:
+        if len(sessions) < 2:
             return {}
         copied = forks.copied(cursor, sessions, own, partial(self._held, cursor))
         return {id: self._span(cursor, id, 1, last) for id, last in copied.items()}

@@ -8,6 +8,7 @@ from typing import Protocol
 from perdure.chat.calls import Example
 from perdure.chat.messages import Message
 from perdure.errors import ToolError
+from perdure.memory.excerpts import way_to
 from perdure.memory.passages import RECALL, whole_text
 from perdure.tools.contract import Tool
 from perdure.tools.registry import tool
@@ -30,27 +31,67 @@ EXAMPLES = (
 
 
 class Recollection(Protocol):
-    """What the tool asks. Both may raise `perdure.errors.PerdureError`."""
+    """What the tool asks, of its own session or of another one that is named. All may raise
+    `perdure.errors.PerdureError`: `ToolError` where recalling doesn't reach that session."""
 
-    async def find(self, query: str, first: int | None, last: int | None) -> str:
+    async def find(self, query: str, first: int | None, last: int | None, session: str = "") -> str:
         """Excerpts that are about the query, of entries ``first`` to ``last``, as one text; empty where
         there are none."""
         ...
 
-    async def read(self, entry: int) -> Message | None:
+    async def read(self, entry: int, session: str = "") -> Message | None:
         """An entry's message, whole; None where there is none of that number."""
         ...
 
-    def showed(self, entry: int, text: str) -> None:
+    def showed(self, entry: int, text: str, session: str = "") -> None:
         """The text, which shows some of the entry, is the result."""
         ...
 
 
-def recall_tool(recollection: Recollection, page: int) -> Tool:
-    """The tool `recall`. ``page``: characters that it shows at once."""
+def recall_tool(recollection: Recollection, page: int, *, others: bool = False) -> Tool:
+    """The tool `recall`. ``page``: characters that it shows at once; ``others``: it reads other sessions
+    too."""
     page = max(min(page, LONGEST_PAGE), 400)
+    made = tool(name=RECALL, effect="reads", examples=EXAMPLES, output_limit=OUTPUT_LIMIT)
 
-    @tool(name=RECALL, effect="reads", examples=EXAMPLES, output_limit=OUTPUT_LIMIT)
+    async def looked_up(query: str, entries: str, page_number: int, session: str = "") -> str:
+        asked, among, session = query.strip(), entries.strip(), session.strip()
+        if number := ENTRY.fullmatch(asked or among):
+            entry = int(number[1])
+            message = await recollection.read(entry, session)
+            if message is None:
+                raise ToolError(
+                    f"error: there is no entry {entry}" + (f" to read in {session}" * bool(session))
+                )
+            shown = _page(whole_text(message), way_to(entry, session), entry, page_number, page)
+            recollection.showed(entry, shown, session)
+            return shown
+        if not asked:
+            raise ToolError("error: give a query, or the number of an entry")
+        span = SPAN.fullmatch(among)
+        if among and span is None:
+            raise ToolError(f"error: entries are a range such as 10-20, not {among}")
+        first, last = (int(span[1]), int(span[2] or span[1])) if span else (None, None)
+        found = await recollection.find(asked, first, last, session)
+        return found or "nothing is found about that; try other words, or read an entry by its number"
+
+    if others:
+
+        @made
+        async def recall_from(query: str, entries: str = "", page_number: int = 1, session: str = "") -> str:
+            """Look up what was said or shown earlier and is no longer in view, in this session or others.
+
+            Args:
+                query: what to look for; or the number of an entry, to read it whole
+                entries: only among these, as 10-20
+                page_number: of a long entry
+                session: another one, by the name that stands before the number of an entry of it
+            """
+            return await looked_up(query, entries, page_number, session)
+
+        return recall_from
+
+    @made
     async def recall(query: str, entries: str = "", page_number: int = 1) -> str:
         """Look up what was said or shown earlier and is no longer in view.
 
@@ -59,33 +100,17 @@ def recall_tool(recollection: Recollection, page: int) -> Tool:
             entries: only among these, as 10-20
             page_number: of a long entry
         """
-        asked, among = query.strip(), entries.strip()
-        if number := ENTRY.fullmatch(asked or among):
-            entry = int(number[1])
-            message = await recollection.read(entry)
-            if message is None:
-                raise ToolError(f"error: there is no entry {entry}")
-            shown = _page(whole_text(message), entry, page_number, page)
-            recollection.showed(entry, shown)
-            return shown
-        if not asked:
-            raise ToolError("error: give a query, or the number of an entry")
-        span = SPAN.fullmatch(among)
-        if among and span is None:
-            raise ToolError(f"error: entries are a range such as 10-20, not {among}")
-        first, last = (int(span[1]), int(span[2] or span[1])) if span else (None, None)
-        found = await recollection.find(asked, first, last)
-        return found or "nothing is found about that; try other words, or read an entry by its number"
+        return await looked_up(query, entries, page_number)
 
     return recall
 
 
-def _page(text: str, entry: int, number: int, characters: int) -> str:
+def _page(text: str, way: str, entry: int, number: int, characters: int) -> str:
     pages = max(-(-len(text) // characters), 1)
     if not 1 <= number <= pages:
         raise ToolError(f"error: entry {entry} has {pages} pages, counted from 1")
     shown = text[(number - 1) * characters : number * characters]
     if pages == 1:
         return shown or "(the entry has no text)"
-    more = f'; recall(query="{entry}", page_number={number + 1}) goes on' if number < pages else ""
+    more = f"; recall({way}, page_number={number + 1}) goes on" if number < pages else ""
     return f"{shown}\n[page {number} of {pages} of entry {entry}{more}]"
