@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from perdure.chat.messages import Entry, Kind
@@ -135,16 +136,20 @@ def leave_no_trace(database: Database) -> bool:
     what SQLite left of it beside the rows when it moved them (which `secure_delete` doesn't see, so the file
     is written anew), and from the log that a write goes through first. False where somebody who reads the
     file still holds on to what it was."""
-    with database.transaction() as cursor:
-        if _levels(cursor) > MOST_LEVELS:
-            indexing.write_words_anew(cursor)
-        else:
-            cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('optimize')")
+    indexing.mended(database, partial(_put_words_in_order, database))
     # On a connection of its own, since here somebody may be reading.
     with database.errors(), closing(connected(database.path)) as connection:
         connection.execute("VACUUM")
         (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not is_busy
+
+
+def _put_words_in_order(database: Database) -> None:
+    with database.transaction() as cursor:
+        if _levels(cursor) > MOST_LEVELS:
+            indexing.write_words_anew(cursor)
+        else:
+            cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('optimize')")
 
 
 def _levels(cursor: sqlite3.Cursor) -> int:

@@ -1,16 +1,21 @@
 """Entries become passages with their words, in the transaction that writes them.
 
 What is derived here can be made anew: where entries were written before there was an archive, or where
-its form has changed, they are taken in when they are first looked for.
+its form has changed, they are taken in when they are first looked for; and where the index of words turns
+out to be broken, it is written anew from the passages.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial, update_wrapper
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from perdure.chat.messages import Entry, Kind
+from perdure.errors import StoreError
 from perdure.memory.passages import searchable
 from perdure.memory.words import passages_of, words_of
 from perdure.store.database import Database
@@ -21,6 +26,23 @@ FORM = 1
 NUMBER = 32
 #: Entries that are taken in at once, so that nobody waits long for the file.
 AT_ONCE = 200
+#: SQLite's codes where FTS5 finds what it keeps in its tables broken; with a code of its own, or without.
+BROKEN = {
+    sqlite3.SQLITE_CORRUPT_VTAB,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_ERROR,
+}
+
+Given = ParamSpec("Given")
+Gives = TypeVar("Gives")
+
+
+class Keeping(Protocol):
+    _database: Database
+
+
+Keeper = TypeVar("Keeper", bound=Keeping)
 
 
 def ids_of(session: int) -> tuple[int, int]:
@@ -29,7 +51,8 @@ def ids_of(session: int) -> tuple[int, int]:
 
 
 def take_form(database: Database) -> None:
-    """Begin anew where the archive is of another form."""
+    """Begin anew where the archive is of another form, or its index of words broken."""
+    mended(database, partial(_look_for_a_word, database))
     with database.reading() as cursor:
         if _form(cursor) == FORM:
             return
@@ -42,8 +65,48 @@ def take_form(database: Database) -> None:
             cursor.execute("UPDATE archive SET form = ?, dropped = dropped + 1", (FORM,))
 
 
+def mended(database: Database, work: Callable[[], Gives]) -> Gives:
+    """What ``work`` gives, which writes all or nothing. Where the index of words is broken, it is written
+    anew and the work done again."""
+    try:
+        return work()
+    except StoreError as error:
+        if not _is_broken(error):
+            raise
+    with suppress(StoreError), database.transaction() as cursor:  # what stays broken is told by the work
+        write_words_anew(cursor)
+    return work()
+
+
+def mending(
+    method: Callable[Concatenate[Keeper, Given], Gives],
+) -> Callable[Concatenate[Keeper, Given], Gives]:
+    """A method that is `mended`."""
+
+    def mending(self: Keeper, /, *args: Given.args, **kwargs: Given.kwargs) -> Gives:
+        return mended(self._database, partial(method, self, *args, **kwargs))
+
+    update_wrapper(mending, method)
+    return mending
+
+
+def taken_in_or_left(write: Callable[[bool], Gives]) -> Gives:
+    """What ``write`` gives, which is told whether to take in what it writes. Where that breaks it is left to
+    `catch_up`: the journal is written whatever has become of what is made from it."""
+    try:
+        return write(True)
+    except StoreError as error:
+        if not _is_broken(error):
+            raise
+        return write(False)
+
+
 def write_words_anew(cursor: sqlite3.Cursor) -> None:
     """Write the index of words of all passages anew."""
+    # Where its own records are broken, no statement opens the index, not even one that would empty it: those
+    # of an empty one come first (fts5_index.c, "STRUCTURE RECORD").
+    cursor.execute("INSERT OR REPLACE INTO passage_words_data (id, block) VALUES (10, zeroblob(7))")
+    cursor.execute("INSERT OR IGNORE INTO passage_words_config (k, v) VALUES ('version', 4)")
     cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('delete-all')")
     cursor.execute("INSERT INTO passage_words (rowid, words) SELECT id, words FROM passage")
 
@@ -76,21 +139,27 @@ def index(cursor: sqlite3.Cursor, session: int, entries: Sequence[Entry]) -> Non
 
 
 def catch_up(database: Database, sessions: Iterable[int]) -> None:
-    """Take in what was written before there was an archive of today's form."""
+    """Take in what was written before there was an archive of today's form, or left."""
     for session in sessions:
-        while True:
-            with database.transaction() as cursor:
-                rows = cursor.execute(
-                    "SELECT seq, type, body, tokens, time, forgotten FROM record WHERE session = ?"
-                    " AND seq > (SELECT indexed FROM session WHERE id = ?) ORDER BY seq LIMIT ?",
-                    (session, session, AT_ONCE),
-                ).fetchall()
-                if not rows:
-                    break
-                gone = undone(cursor, session)
-                kept = [row[:5] for row in rows if not row[5] and row[0] not in gone]
-                index(cursor, session, [_entry(*row) for row in kept])
-                cursor.execute("UPDATE session SET indexed = ? WHERE id = ?", (rows[-1][0], session))
+        while mended(database, partial(_take_some_in, database, session)):
+            pass
+
+
+def _take_some_in(database: Database, session: int) -> bool:
+    """Take in the next entries of a session that aren't yet; False where there are none."""
+    with database.transaction() as cursor:
+        rows = cursor.execute(
+            "SELECT seq, type, body, tokens, time, forgotten FROM record WHERE session = ?"
+            " AND seq > (SELECT indexed FROM session WHERE id = ?) ORDER BY seq LIMIT ?",
+            (session, session, AT_ONCE),
+        ).fetchall()
+        if not rows:
+            return False
+        gone = undone(cursor, session)
+        kept = [row[:5] for row in rows if not row[5] and row[0] not in gone]
+        index(cursor, session, [_entry(*row) for row in kept])
+        cursor.execute("UPDATE session SET indexed = ? WHERE id = ?", (rows[-1][0], session))
+        return True
 
 
 def drop(cursor: sqlite3.Cursor, session: int, numbers: Iterable[int]) -> None:
@@ -191,6 +260,16 @@ def undone(cursor: sqlite3.Cursor, session: int, since: int = 0) -> frozenset[in
 
 def _entry(seq: int, type: str, body: str, tokens: int, time: str) -> Entry:
     return Entry(seq, Kind(type), json.loads(body), tokens, time)
+
+
+def _look_for_a_word(database: Database) -> None:
+    """Look for any word: it opens the index."""
+    with database.reading() as cursor:
+        cursor.execute("SELECT 1 FROM passage_words WHERE passage_words MATCH '\"?\"' LIMIT 1").fetchall()
+
+
+def _is_broken(error: StoreError) -> bool:
+    return getattr(error.__cause__, "sqlite_errorcode", None) in BROKEN
 
 
 def _form(cursor: sqlite3.Cursor) -> int:

@@ -40,17 +40,20 @@ class SqliteJournal:
         entries: Sequence[NewEntry] = (),
         events: Sequence[NewEvent] = (),
     ) -> bool:
-        with self._database.transaction() as cursor:
-            (id,) = cursor.execute(NEXT_ID).fetchone()
-            new = cursor.execute(
-                "INSERT INTO session (id, name, created, workspace) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (name) DO NOTHING",
-                (id, session, now(), str(settings.get("workspace", ""))),
-            )
-            if new.rowcount:
-                self._write_event(cursor, id, "session.created", settings)
-                self._write(cursor, id, entries, events)
-            return bool(new.rowcount)
+        def create(taking_in: bool) -> bool:
+            with self._database.transaction() as cursor:
+                (id,) = cursor.execute(NEXT_ID).fetchone()
+                new = cursor.execute(
+                    "INSERT INTO session (id, name, created, workspace) VALUES (?, ?, ?, ?)"
+                    " ON CONFLICT (name) DO NOTHING",
+                    (id, session, now(), str(settings.get("workspace", ""))),
+                )
+                if new.rowcount:
+                    self._write_event(cursor, id, "session.created", settings)
+                    self._write(cursor, id, entries, events, taking_in)
+                return bool(new.rowcount)
+
+        return indexing.taken_in_or_left(create)
 
     def exists(self, session: str) -> bool:
         with self._database.reading() as cursor:
@@ -80,9 +83,13 @@ class SqliteJournal:
     def append(
         self, session: str, entries: Sequence[NewEntry], events: Sequence[NewEvent] = ()
     ) -> list[Entry]:
-        with self._database.transaction() as cursor:
-            return self._write(cursor, self._mine(cursor, session), entries, events)
+        def append(taking_in: bool) -> list[Entry]:
+            with self._database.transaction() as cursor:
+                return self._write(cursor, self._mine(cursor, session), entries, events, taking_in)
 
+        return indexing.taken_in_or_left(append)
+
+    @indexing.mending
     def record(self, session: str, type: str, body: Mapping[str, Any]) -> None:
         with self._database.transaction() as cursor:
             id = self._mine(cursor, session)
@@ -141,6 +148,7 @@ class SqliteJournal:
             found: dict[str, Any] = json.loads(row[0]) if row else {}
             return found
 
+    @indexing.mending
     def fork(self, session: str, new: str, at: int) -> None:
         with self._database.transaction() as cursor:
             old = self._database.session(cursor, session)
@@ -168,12 +176,14 @@ class SqliteJournal:
             indexing.copy(cursor, old, id, min([at, *(number - 1 for number in gone)]))
             self._write_event(cursor, id, "session.forked", {"from": session, "at": at})
 
+    @indexing.mending
     def forget(self, session: str, numbers: Sequence[int], instead: Instead) -> Forgotten:
         with self._database.transaction() as cursor:
             places = forgetting.found(cursor, self._database.session(cursor, session), numbers)
             forgotten = self._forget(cursor, places, instead)
         return replace(forgotten, lingers=not forgetting.leave_no_trace(self._database))
 
+    @indexing.mending
     def remove(self, session: str, instead: Instead) -> Forgotten:
         with self._database.transaction() as cursor:
             id = self._mine(cursor, session)
@@ -215,7 +225,12 @@ class SqliteJournal:
                     yield Entry(seq, Kind(type), json.loads(body), tokens, time)
 
     def _write(
-        self, cursor: sqlite3.Cursor, id: int, entries: Sequence[NewEntry], events: Sequence[NewEvent]
+        self,
+        cursor: sqlite3.Cursor,
+        id: int,
+        entries: Sequence[NewEntry],
+        events: Sequence[NewEvent],
+        taking_in: bool,
     ) -> list[Entry]:
         written: list[Entry] = []
         query = "SELECT entries, indexed FROM session WHERE id = ?"
@@ -234,7 +249,7 @@ class SqliteJournal:
         if written:
             self._take_note(cursor, id, written, size)
             # Many at once are taken in when they are first looked for: nobody waits so long for the file.
-            if indexed == last and len(written) <= indexing.AT_ONCE:
+            if taking_in and indexed == last and len(written) <= indexing.AT_ONCE:
                 indexing.index(cursor, id, written)
         for type, body in events:
             self._write_event(cursor, id, type, body)

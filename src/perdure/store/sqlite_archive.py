@@ -88,6 +88,7 @@ class SqliteArchive:
         with suppress(StoreError):  # a file that can only be read is searched as it stands
             indexing.take_form(self._database)
 
+    @indexing.mending
     def pool(self, query: Query, scope: Scope) -> Pool:
         import numpy
 
