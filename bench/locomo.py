@@ -155,7 +155,7 @@ class Memory:
 
     def query(self, question: Question, with_vector: bool = True) -> Query:
         if not with_vector:
-            return Query(question.text, tuple(words_of(question.text)))
+            return Query(question.text, tuple(words_of(question.text, asking=True)))
         return self.recaller._query(question.text)
 
     def close(self) -> None:

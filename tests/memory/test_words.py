@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.memory.words import INNER, LONGEST, PASSAGE, STOP_WORDS, passages_of, words_of
+from perdure.memory.words import INNER, LONGEST, PASSAGE, STOP_WORDS, is_sign, passages_of, telling, words_of
 
 texts = st.one_of(
     st.text(max_size=400),
@@ -35,6 +35,14 @@ texts = st.one_of(
                 "x" * 90,
                 "ไทย",
                 "１２",
+                "🙂",
+                "👩🏽‍💻",
+                "🇩🇪",
+                "x\u200by",
+                "Straße",
+                "ΣΊΣΥΦΟΣ",
+                "ᄒ",
+                "ŉ",
             ]
         ),
         max_size=200,
@@ -46,9 +54,31 @@ texts = st.one_of(
 def test_a_word_holds_letters_digits_and_what_stands_within_names_and_nothing_else(text: str) -> None:
     for word in words_of(text):
         assert 0 < len(word) <= LONGEST
+        if is_sign(word):
+            assert len(word) <= 2
+            assert not any(each.isspace() or each.isalnum() or each in INNER for each in word)
+            continue
         assert all(re.match(r"\w", each) or each in INNER for each in word), word
         assert not any(each.isspace() or unicodedata.category(each) in {"Cc", "Cs"} for each in word)
         assert not set(word) & set("\"'’“”`")
+
+
+@given(texts)
+def test_a_query_has_the_words_of_the_same_text_but_for_kana_and_syllables_in_a_run(text: str) -> None:
+    said, asked = words_of(text), words_of(text, asking=True)
+    assert set(asked) <= set(said)
+    for word in set(said) - set(asked):
+        assert re.fullmatch("[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7af]", word)
+
+
+@given(texts, st.lists(st.tuples(st.integers(0, 400), st.sampled_from("\u200b\u200d\u2060\ufeff\u00ad"))))
+def test_what_has_no_width_makes_no_difference_wherever_it_stands(
+    text: str, inserted: list[tuple[int, str]]
+) -> None:
+    spread = text
+    for at, character in inserted:
+        spread = spread[:at] + character + spread[at:]
+    assert words_of(spread) == words_of(text)
 
 
 @given(texts)
@@ -84,6 +114,25 @@ def test_passages_are_the_text_in_order_and_none_is_long_or_empty(text: str, tim
         ("端口是８０８０", "8080"),
         ("東京タワー", "東京"),
         ("한국어를 배운다", "한국어"),
+        ("한국어를 배운다", "어"),
+        ("東京タワー", "タ"),
+        ("ひらがな", "な"),
+        ("船在港口", "港"),
+        ("ſtraße", "strasse"),
+        ("Hauptſtraße", "HAUPTSTRASSE"),
+        ("ΟΔΥΣΣΕΎΣ", "οδυσσευς"),
+        ("İstanbul", "istanbul"),
+        ("ﬁle ①", "file 1"),
+        ("well done 🙂", "🙂"),
+        ("👍🏽", "👍"),
+        ("👩‍💻 at work", "💻"),
+        ("❤️", "❤"),
+        ("from 🇩🇪 to 🇫🇷", "🇫🇷"),
+        ("zero\u200bwidth", "zerowidth"),
+        ("zerowidth", "zero\u200bwidth"),
+        ("soft\u00adhyphen", "softhyphen"),
+        ("می\u200cخواهم", "میخواهم"),
+        ("\ufeffbegin", "begin"),
     ],
 )
 def test_what_is_asked_in_like_words_is_found(said: str, asked: str) -> None:
@@ -118,6 +167,26 @@ def test_a_passage_ends_where_something_ends(between: str) -> None:
 def test_a_paragraph_ends_a_passage_rather_than_a_later_line_or_word() -> None:
     text = "a" * 500 + "\n\n" + "b" * 100 + "\n" + "c" * 100 + " " + "d" * 400
     assert passages_of(text)[0] == (0, 502)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("what is the port", ["port"]),
+        ("the who", ["the", "who"]),
+        ("你", ["你"]),
+        ("where is it 🙂", ["🙂"]),
+        ("which port 🙂", ["port"]),
+        ("the the", ["the"]),
+        ("?!", []),
+    ],
+)
+def test_words_that_say_nothing_count_where_there_are_no_others(asked: str, told: list[str]) -> None:
+    assert telling(words_of(asked, asking=True)) == told
+
+
+def test_lines_and_bullets_are_no_words() -> None:
+    assert words_of("┌──┐ ■ • → █▓ ⠋ \ufffd") == []
 
 
 def test_words_that_say_nothing_are_as_they_are_segmented() -> None:

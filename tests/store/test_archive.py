@@ -153,6 +153,15 @@ def encoder() -> Iterator[SentenceEncoder]:
         ("der Größte Café", "cafe"),
         ("https://example.org/a?b=c", "example.org"),
         ('He said "stop" AND NOT (OR *)', '"stop" AND NOT (OR *)'),
+        ("well done 🙂", "🙂"),
+        ("🙂🙂", "🙂"),
+        ("カタカナ テスト", "タ"),
+        ("한국어 문장입니다", "어"),
+        ("船在港口", "港"),
+        ("我喜欢你", "你"),
+        ("you are my who", "who my"),
+        ("in der ſtraße", "strasse"),
+        ("a \u200bquok\u200bka", "quokka"),
     ],
 )
 def test_words_are_found_whole_and_in_parts(kept: Kept, said: str, asked: str) -> None:
@@ -162,10 +171,23 @@ def test_words_are_found_whole_and_in_parts(kept: Kept, said: str, asked: str) -
 
 
 @pytest.mark.parametrize(
-    "asked", ["", "   ", "xylophone", "木琴", "?!", "\x00", "\ud800", '"', "the of", "NOT", "*"]
+    "asked",
+    ["", "   ", "xylophone", "木琴", "?!", "\x00", "\ud800", '"', "thy who", "NOT", "*", "🎺", "\u200b"],
 )
 def test_a_query_that_nothing_holds_finds_nothing(kept: Kept, asked: str) -> None:
     assert kept.holders(asked) == set()
+
+
+def test_words_that_say_nothing_find_those_that_hold_all_of_them_first(kept: Kept) -> None:
+    kept.says("Who is the one on stage?", "They are the best.")
+    (entry,) = kept.says("I saw The Who in Leeds.")
+    assert kept.finds("the who")[0] == ("s", entry)
+    assert kept.finds("The Who?")[0] == ("s", entry)
+
+
+def test_a_sign_beside_words_changes_nothing_of_what_they_find(kept: Kept) -> None:
+    kept.says("The wombat lives in Delft. 🙂", "🙂", "The wombat sleeps.", "🙂 fine")
+    assert kept.finds("where does the wombat live 🙂") == kept.finds("where does the wombat live")
 
 
 def test_calls_and_results_are_found_by_what_stands_in_them(kept: Kept) -> None:

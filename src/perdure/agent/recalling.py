@@ -139,7 +139,7 @@ class Recaller:
 
     def _query(self, text: str) -> Query:
         said, text = text, _ends(text)
-        query = Query(text, tuple(words_of(text)))
+        query = Query(text, tuple(words_of(text, asking=True)))
         if self.embedder is None or not text.strip():
             return query
         # Before it is cut: half a secret doesn't look like one.

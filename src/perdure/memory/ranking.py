@@ -14,7 +14,7 @@ from math import log
 from perdure.chat.messages import Kind
 from perdure.memory.passages import Passage, Pool, Query, moment
 from perdure.memory.signs import echoes, has_vectors, signs, weights_of
-from perdure.memory.words import STOP_WORDS, words_of
+from perdure.memory.words import STOP_WORDS, is_sign, telling, words_of
 
 #: Where nothing else tells two passages apart, the newer one: what the newest of a pool has over the oldest.
 NEWER = 0.1
@@ -112,8 +112,8 @@ def relevant(query: Query, pool: Pool, scored: Sequence[Scored]) -> list[Scored]
 def found(query: Query, pool: Pool, scored: Sequence[Scored]) -> list[Scored]:
     """Those that have anything to do with what somebody looks for: a word, or a meaning that is not far. Less
     is asked of them than of what comes by itself."""
-    likeness = _likeness(query, pool)
-    return [each for each in scored if query.words and _has_to_do(query, likeness, each.passage)]
+    asked, likeness = telling(query.words), _likeness(query, pool)
+    return [each for each in scored if asked and _has_to_do(query, asked, likeness, each.passage)]
 
 
 def foremost(scored: Sequence[Scored]) -> list[Scored]:
@@ -127,10 +127,10 @@ def _close_to(best: float, scored: Sequence[Scored]) -> list[Scored]:
     return [each for each in scored if each.score >= best - BEHIND]
 
 
-def _has_to_do(query: Query, likeness: Mapping[int, float], passage: Passage) -> bool:
-    if any(word in passage.words for word in query.words if word not in STOP_WORDS):
+def _has_to_do(query: Query, asked: Sequence[str], likeness: Mapping[int, float], passage: Passage) -> bool:
+    if any(word in passage.words for word in asked):
         return True
-    if not passage.words:
+    if all(map(is_sign, passage.words)):
         return False  # ";)" is like much that nobody understands
     if _alike(query) is None:
         return query.vector is not None  # how far is far, nobody has measured
@@ -158,7 +158,7 @@ def _likeness(query: Query, pool: Pool) -> dict[int, float]:
 def _says_nothing(query: Query) -> bool:
     """Whether a request only goes on with what is there."""
     words = words_of(_PLAIN_PHRASES.sub(" ", query.text))
-    return all(word in STOP_WORDS or word in _PLAIN for word in words)
+    return all(word in STOP_WORDS or word in _PLAIN or is_sign(word) for word in words)
 
 
 def _shares(weights: Mapping[str, float], pool: Pool, passage: Passage) -> bool:

@@ -13,7 +13,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from perdure.memory.passages import Passage, Pool, Query
-from perdure.memory.words import STOP_WORDS
+from perdure.memory.words import STOP_WORDS, is_sign, telling
 
 if TYPE_CHECKING:
     from numpy import float64, int64
@@ -72,10 +72,9 @@ def weights_of(query: Query, pool: Pool) -> dict[str, float]:
     """How much each word of a query tells: the rarer the more."""
     corpus = pool.corpus
     weights: dict[str, float] = {}
-    for word in dict.fromkeys(query.words):
-        if word not in STOP_WORDS:
-            holding = min(corpus.holding.get(word, 0), corpus.passages)
-            weights[word] = log(1 + (corpus.passages - holding + 0.5) / (holding + 0.5))
+    for word in telling(query.words):
+        holding = min(corpus.holding.get(word, 0), corpus.passages)
+        weights[word] = log(1 + (corpus.passages - holding + 0.5) / (holding + 0.5))
     return {word: weights[word] for word in sorted(weights, key=lambda word: -weights[word])[:MOST_WORDS]}
 
 
@@ -93,7 +92,7 @@ def echoes(query: Query, passage: Passage) -> bool:
 
 
 def _telling(words: Iterable[str]) -> set[str]:
-    return {word for word in words if word not in STOP_WORDS}
+    return {word for word in words if word not in STOP_WORDS and not is_sign(word)}
 
 
 def _ends_asking(passage: Passage) -> bool:

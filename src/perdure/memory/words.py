@@ -3,7 +3,7 @@
 Both sides go through the same segmentation, so that any store can index plain words without knowing
 languages. English is stemmed; scripts that are written without spaces become pairs of characters, since
 a pair finds what a dictionary of words doesn't know; a name with inner structure (a path, a URL, an
-identifier, an error code) stands whole and in its parts.
+identifier, an error code) stands whole and in its parts. A pictured sign, an emoji, is a word too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -31,8 +32,17 @@ youv theyr weve
 #: Words that say nothing about what a text is about, as `words_of` gives them.
 STOP_WORDS = frozenset(_STOPPING.split())
 
-_TOKEN = re.compile(rf"\w+(?:[{re.escape(INNER)}'’]+\w+)*(?:\+\+|#)?")
-_ACCENTS = re.compile("[\u0300-\u036f]")
+#: Flags, which are two characters, emoji and other pictures; what only colours them or draws lines isn't.
+_SIGN = (
+    "[\U0001f1e6-\U0001f1ff]{2}|[\u00a9\u00ae\u203c\u2049\u231a-\u23ff\u2600-\u27bf\u2b00-\u2bff\u3030\u303d"
+    "\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
+)
+_TOKEN = re.compile(rf"\w+(?:[{re.escape(INNER)}'’]+\w+)*(?:\+\+|#)?|{_SIGN}")
+#: Accents, and what stands within words without a width: joiners, soft hyphens, marks of direction, variants.
+_PASSED_OVER = re.compile(
+    "[\u0300-\u036f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+    "\U000e0020-\U000e007f\U000e0100-\U000e01ef]"
+)
 _APOSTROPHE = re.compile("['’](?:[sS]\\b)?")
 #: Runs of scripts that are written without spaces (and Hangul, whose words carry particles).
 _UNSPACED = re.compile(
@@ -44,16 +54,30 @@ _RUN = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[^\W\d_a-z]+(?![a-z])|[^\W\d_][^\W\d_A-Z]*|\d+")
 
 
-def words_of(text: str) -> list[str]:
-    """All words in order, repeated as often as they stand there. Letters, digits and `INNER` alone are in
-    them. Never raises."""
+def words_of(text: str, *, asking: bool = False) -> list[str]:
+    """All words in order, repeated as often as they stand there: of letters, digits and `INNER`, or one sign.
+    ``asking``: of a query, in which a kana or a Hangul syllable is a word only where it stands by itself:
+    each stands in half of all sentences. Never raises."""
     if not text.isascii():
-        bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+        bare = _PASSED_OVER.sub("", unicodedata.normalize("NFKD", text))
         text = unicodedata.normalize("NFC", bare)
     words: list[str] = []
     for token in _TOKEN.findall(text):
-        words += _words(token) if len(token) <= LONGEST else _segmented(token)
+        words += _words(token, asking) if len(token) <= LONGEST else _segmented(token, asking)
     return words
+
+
+def is_sign(word: str) -> bool:
+    """Whether it is a pictured sign rather than a word that can be read."""
+    return not (word[0].isalnum() or word[0] == "_")
+
+
+def telling(words: Iterable[str]) -> list[str]:
+    """The words that tell what a query is about, each once: of one that has no others its signs, and of one
+    that has no sign either all there are."""
+    every = list(dict.fromkeys(words))
+    told = [word for word in every if word not in STOP_WORDS and not is_sign(word)]
+    return told or [word for word in every if is_sign(word)] or every
 
 
 def passages_of(text: str) -> list[tuple[int, int]]:
@@ -80,22 +104,24 @@ def _border(text: str, first: int, last: int) -> int:
 
 
 @lru_cache(1 << 16)
-def _words(token: str) -> tuple[str, ...]:
-    return _segmented(token)
+def _words(token: str, asking: bool) -> tuple[str, ...]:
+    return _segmented(token, asking)
 
 
-def _segmented(token: str) -> tuple[str, ...]:
+def _segmented(token: str, asking: bool) -> tuple[str, ...]:
     """The words of what stands between spaces: itself and its parts."""
+    if is_sign(token):
+        return (token,)
     token = _APOSTROPHE.sub("", token)
     words: list[str] = []
     runs = _RUN.findall(token)
     if len(runs) > 1 or token[-1:] in "+#":
-        words.append(_cut(token.lower()))
+        words.append(_cut(token.casefold()))
     for run in runs:
         at = 0
         for unspaced in _UNSPACED.finditer(run):
             words += _of_run(run[at : unspaced.start()])
-            words += _pairs(unspaced[0])
+            words += _pairs(unspaced[0], asking)
             at = unspaced.end()
         words += _of_run(run[at:])
     return tuple(words)
@@ -105,19 +131,26 @@ def _of_run(run: str) -> list[str]:
     """A run of letters and digits, and its parts where it has some by case or digits."""
     if not run:
         return []
-    words = [_cut(_stem(run.lower()))]
+    words = [_cut(_stem(run.casefold()))]
     parts = _PART.findall(run) if len(run) <= LONGEST and not (run.isalpha() and run.islower()) else []
     if len(parts) > 1:
-        words += (_stem(part.lower()) for part in parts)
+        words += (_cut(_stem(part.casefold())) for part in parts)
     return words
 
 
-def _pairs(run: str) -> list[str]:
+def _pairs(run: str, asking: bool) -> list[str]:
     """Each character that is a word by itself, and each two neighbours."""
-    words = [each for each in run if each >= "\u3400" and not "\uac00" <= each <= "\ud7af"]
-    if not words or len(run) == 1:
-        words = [run] if len(run) == 1 else []
-    return words + [run[at : at + 2] for at in range(len(run) - 1)]
+    if len(run) == 1:
+        return [run]
+    alone = [each for each in run if _stands_alone(each, asking)]
+    return alone + [run[at : at + 2] for at in range(len(run) - 1)]
+
+
+def _stands_alone(character: str, asking: bool) -> bool:
+    """Chinese characters do, kana and Hangul syllables as far as somebody may ask for a single one."""
+    if asking:
+        return character >= "\u3400" and not "\uac00" <= character <= "\ud7af"
+    return character >= "\u3005"
 
 
 def _cut(word: str) -> str:

@@ -21,7 +21,7 @@ from perdure.memory.words import passages_of, words_of
 from perdure.store.database import Database
 
 #: The form of passages and words. Whoever changes how a text is cut or segmented counts it up.
-FORM = 1
+FORM = 2
 #: Bits of a passage's id that are its number in its session.
 NUMBER = 32
 #: Entries that are taken in at once, so that nobody waits long for the file.

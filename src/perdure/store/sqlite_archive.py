@@ -16,7 +16,7 @@ from perdure.chat.messages import Kind
 from perdure.chat.secrets import masked_pieces
 from perdure.errors import SessionUnknown, StoreError
 from perdure.memory.passages import Corpus, Passage, Pool, Query
-from perdure.memory.words import STOP_WORDS
+from perdure.memory.words import telling
 from perdure.store import forks, indexing
 from perdure.store.archive import Scope
 from perdure.store.database import Database, now
@@ -267,7 +267,7 @@ class SqliteArchive:
         """The passages that hold the rarest of the words and the most of them; and how many hold each."""
         import numpy
 
-        asked = [word for word in dict.fromkeys(words) if word not in STOP_WORDS]
+        asked = telling(words)
         most = min(max(COUNTED // max(len(asked), 1), LEAST_COUNTED), MOST_COUNTED)
         holding = {word: self._holding(cursor, word, where, most) for word in asked}
         rarest = sorted((word for word in asked if holding[word]), key=holding.__getitem__)
