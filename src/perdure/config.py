@@ -7,13 +7,14 @@ approve actions nor send the conversation to a host the person has not named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, Words, why
 
 Lang = Literal["en", "zh", "auto"]
 #: Whether the model makes tool calls itself, or they are made for it after examples.
@@ -23,6 +24,48 @@ Summary = Literal["sync", "background", "code"]
 Reach = Literal["session", "project", "all"]
 #: Whether what belongs to a request is recalled with it, or only when the model asks.
 Recalling = Literal["auto", "off"]
+
+AT_LEAST_ONE: Words = ("{name} must be at least 1, not {value}", "{name} 至少应为 1，不能是 {value}")
+POSITIVE: Words = (
+    "{name} must be a positive number of seconds, not {value}",
+    "{name} 应为正的秒数，不能是 {value}",
+)
+NO_HTTP: Words = (
+    "base_url must begin with http:// or https://, not {value!r}",
+    "base_url 应以 http:// 或 https:// 开头，不能是 {value!r}",
+)
+ONE_OF: Words = ("{name} must be one of {known}, not {value!r}", "{name} 应为 {known} 之一，不能是 {value!r}")
+TEXT: Words = ("{name} must be a text, not {value!r}", "{name} 应为文本，不能是 {value!r}")
+WHOLE: Words = ("{name} must be a whole number, not {value!r}", "{name} 应为整数，不能是 {value!r}")
+SECONDS: Words = ("{name} must be a number of seconds, not {value!r}", "{name} 应为秒数，不能是 {value!r}")
+TRUTH: Words = (
+    "{name} must be true or false, not {value!r}",
+    "{name} 应为 true 或 false，不能是 {value!r}",
+)
+NAMES: Words = ("{name} must be a list of names, not {value!r}", "{name} 应为名称列表，不能是 {value!r}")
+NO_FOLDER: Words = ("the workspace {folder} is not a folder", "工作区 {folder} 不是文件夹")
+NO_SETTING: Words = ("there is no setting {name}", "没有名为 {name} 的设置")
+NO_SETTING_IN: Words = (
+    "{path}: there is no setting {name!r} (known: {known})",
+    "{path}：没有名为 {name!r} 的设置（已有：{known}）",
+)
+UNREADABLE: Words = ("{path} cannot be read: {why}", "无法读取 {path}：{why}")
+NO_TEXT: Words = ("it is not text in UTF-8", "它不是 UTF-8 文本")
+NO_TOML: Words = ("{path} is not valid TOML: {why}", "{path} 不是有效的 TOML{where}")
+BARRED: Words = (
+    "{path} may not set {names}: use a flag, the environment, "
+    "or the perdure.toml in your own configuration folder",
+    "{path} 不能设置 {names}：请用命令行选项、环境变量，或你自己配置文件夹中的 perdure.toml",
+)
+ELSEWHERE: Words = (
+    "{path} may not send the conversation to {url}: "
+    "name it with --base-url, OPENAI_BASE_URL, or in your own configuration folder",
+    "{path} 不能把对话发送到 {url}：请用 --base-url、OPENAI_BASE_URL，或在你自己的配置文件夹中指定",
+)
+NO_KEY: Words = (
+    "the key holds characters that no key has; was something else pasted?",
+    "密钥中含有密钥不可能有的字符；是否粘贴了别的内容？",
+)
 
 #: Settings that a workspace's own file may not make: they would act or speak for the person.
 ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "yes_small", "store", "memory", "embedder"})
@@ -77,13 +120,13 @@ class Settings:
         for name in ("context_window", "max_output_tokens", "max_steps"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, not {value}")
+                raise ConfigError(AT_LEAST_ONE, name=name, value=value)
         for name in ("max_time", "connect_timeout", "idle_timeout", "summary_timeout"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
-                raise ConfigError(f"{name} must be a positive number of seconds, not {value}")
+                raise ConfigError(POSITIVE, name=name, value=value)
         if self.base_url is not None and not is_http(self.base_url):
-            raise ConfigError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
+            raise ConfigError(NO_HTTP, value=self.base_url)
         choosing = (
             ("lang", Lang),
             ("tool_calls", ToolCalls),
@@ -94,7 +137,7 @@ class Settings:
         for name, choices in choosing:
             if getattr(self, name) not in (*get_args(choices), *((None,) if name == "summary" else ())):
                 known = ", ".join(get_args(choices))
-                raise ConfigError(f"{name} must be one of {known}, not {getattr(self, name)!r}")
+                raise ConfigError(ONE_OF, name=name, known=known, value=getattr(self, name))
 
     @property
     def embedded(self) -> bool:
@@ -114,15 +157,15 @@ def load(
     Raises `ConfigError` for anything that isn't understood; nothing is ignored in silence.
     """
     workspace = Path(flags.get("workspace") or environment.get("PERDURE_WORKSPACE") or Path.cwd())
-    if not workspace.is_dir():
-        raise ConfigError(f"the workspace {workspace} is not a folder")
+    if not _is_folder(workspace):
+        raise ConfigError(NO_FOLDER, folder=workspace)
     chosen: dict[str, Any] = {}
     if config_folder is not None:
         chosen |= _from_file(config_folder / "perdure.toml")
     chosen |= _from_workspace(workspace / "perdure.toml")
     chosen |= _from_environment(environment)
     if unknown := flags.keys() - {each.name for each in fields(Settings)}:
-        raise ConfigError(f"there is no setting {', '.join(sorted(unknown))}")
+        raise ConfigError(NO_SETTING, name=", ".join(sorted(unknown)))
     chosen |= {name: value for name, value in flags.items() if value is not None}
     if flags.get("yes"):
         # Said for this very run, knowing which model it is.
@@ -132,6 +175,13 @@ def load(
         # A key and nothing else means OpenAI itself, as in every program that reads the variable.
         chosen["base_url"] = "https://api.openai.com/v1"
     return replace(Settings(workspace=chosen["workspace"]), **_typed(chosen))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -153,31 +203,29 @@ def _from_file(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise ConfigError(UNREADABLE, path=path, why=why(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(UNREADABLE, path=path, why=NO_TEXT) from error
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        place = re.search(r"line (\d+), column (\d+)", str(error))
+        where: Words = ("", f"（第 {place[1]} 行第 {place[2]} 列）" if place else "")
+        raise ConfigError(NO_TOML, path=path, why=(str(error), ""), where=where) from error
     known = {each.name for each in fields(Settings)} - {"workspace"}
     for name in found:
         if name.replace("-", "_") not in known:
-            raise ConfigError(f"{path}: there is no setting {name!r} (known: {', '.join(sorted(known))})")
+            raise ConfigError(NO_SETTING_IN, path=path, name=name, known=", ".join(sorted(known)))
     return {name.replace("-", "_"): value for name, value in found.items()}
 
 
 def _from_workspace(path: Path) -> dict[str, Any]:
     found = _from_file(path)
     if barred := ONLY_FROM_THE_PERSON & found.keys():
-        raise ConfigError(
-            f"{path} may not set {', '.join(sorted(barred))}: use a flag, the environment, "
-            "or the perdure.toml in your own configuration folder"
-        )
+        raise ConfigError(BARRED, path=path, names=", ".join(sorted(barred)))
     if "base_url" in found and not is_loopback(str(found["base_url"])):
-        raise ConfigError(
-            f"{path} may not send the conversation to {found['base_url']}: "
-            "name it with --base-url, OPENAI_BASE_URL, or in your own configuration folder"
-        )
+        raise ConfigError(ELSEWHERE, path=path, url=found["base_url"])
     return found
 
 
@@ -204,7 +252,7 @@ def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"{name} must be a text, not {value!r}")
+        raise ConfigError(TEXT, name=name, value=value)
     return value.strip()
 
 
@@ -222,7 +270,7 @@ def _whole(name: str, value: Any) -> int:
             raise ValueError
         return int(value)
     except (TypeError, ValueError, OverflowError):
-        raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
+        raise ConfigError(WHOLE, name=name, value=value) from None
 
 
 def _seconds(name: str, value: Any) -> float:
@@ -231,21 +279,21 @@ def _seconds(name: str, value: Any) -> float:
             raise ValueError
         return float(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{name} must be a number of seconds, not {value!r}") from None
+        raise ConfigError(SECONDS, name=name, value=value) from None
 
 
 def _truth(name: str, value: Any) -> bool:
     spoken = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False}
     said = spoken.get(str(value).lower(), False if str(value).lower() == "off" else None)
     if said is None:
-        raise ConfigError(f"{name} must be true or false, not {value!r}")
+        raise ConfigError(TRUTH, name=name, value=value)
     return said
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
-        raise ConfigError(f"{name} must be a list of names, not {value!r}")
+        raise ConfigError(NAMES, name=name, value=value)
     return tuple(each.strip() for each in names if each.strip())
 
 

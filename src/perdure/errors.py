@@ -29,6 +29,7 @@ Chinese. An error is a type and its facts; the words are made from both when som
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar, Literal
 
 Actor = Literal["person", "model", "caller"]
@@ -40,7 +41,9 @@ Words = tuple[str, str]
 class PerdureError(Exception):
     """Base of all errors of this package.
 
-    ``facts`` fill the places in the words (``{url}``); they are also attributes of the error.
+    ``detail`` in one language, or in both. ``facts`` fill the places in it and in the error's own words
+    (``{url}``); they are also attributes of the error. One that is `Words` or an error itself is said in
+    the language that is asked for.
     """
 
     acts: ClassVar[Actor] = "person"
@@ -49,7 +52,7 @@ class PerdureError(Exception):
     kept: ClassVar[Words] = ("", "")
     then: ClassVar[Words] = ("", "")
 
-    def __init__(self, detail: str = "", **facts: object) -> None:
+    def __init__(self, detail: str | Words = "", **facts: object) -> None:
         self.facts: dict[str, object] = {"detail": detail, **facts}
         super().__init__(self.say("en"))
 
@@ -62,8 +65,11 @@ class PerdureError(Exception):
     def say(self, lang: str) -> str:
         """What happened, what was kept and what to do next, in ``en`` or ``zh``."""
         which = 1 if lang == "zh" else 0
+        facts = _Facts({name: _said(fact, lang) for name, fact in self.facts.items()})
+        if isinstance(self.facts["detail"], tuple):
+            facts["detail"] = str(facts["detail"]).format_map(facts)
         parts = (words[which] for words in (self.what, self.kept, self.then))
-        said = (part.format_map(_Facts(self.facts)) for part in parts if part)
+        said = (part.format_map(facts) for part in parts if part)
         return ("" if which else " ").join(part for part in said if part).strip()
 
 
@@ -72,6 +78,33 @@ class _Facts(dict[str, object]):
 
     def __missing__(self, key: str) -> str:
         return "?"
+
+
+def _said(fact: object, lang: str) -> object:
+    if isinstance(fact, PerdureError):
+        return fact.say(lang)
+    return fact[1 if lang == "zh" else 0] if isinstance(fact, tuple) else fact
+
+
+#: What the system says of a file, in Chinese.
+_FILE_TROUBLES = {
+    errno.ENOENT: "没有这个文件或文件夹",
+    errno.EACCES: "没有权限",
+    errno.EPERM: "没有权限",
+    errno.EISDIR: "它是一个文件夹",
+    errno.ENOTDIR: "路径中有一部分是文件，不是文件夹",
+    errno.EEXIST: "它已经存在",
+    errno.ENOSPC: "没有剩余空间",
+    errno.EROFS: "那里不能写入",
+    errno.ENAMETOOLONG: "名称太长",
+    errno.ELOOP: "其链接循环往复",
+}
+
+
+def why(error: OSError) -> Words:
+    """What the system says of a file, in both languages; what is rare, in Chinese by its number."""
+    number, told = error.errno or 0, str(error.strerror or error)
+    return told, _FILE_TROUBLES.get(number, f"系统错误 {number}" if number else told)
 
 
 class ConfigError(PerdureError):

@@ -20,7 +20,7 @@ import anyio.to_thread
 from perdure.app.opening import built_in_tools, config_folder, new_session_name, open_model
 from perdure.app.sessions import Sessions, checked_name
 from perdure.config import Settings, load
-from perdure.errors import ConfigError, PerdureError
+from perdure.errors import ConfigError, PerdureError, Words
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from perdure.tools.policy import Policy
     from perdure.tools.registry import Registry
 
+NO_TOOL: Words = ("there is no tool {names} (there are: {known})", "没有工具 {names}（已有：{known}）")
 #: Tokens of context taken for a model that neither the endpoint nor the table knows.
 UNKNOWN_WINDOW = 8192
 #: Tokens an answer of the embedded model may have: it rambles, and two cores write 90 a second.
@@ -317,7 +318,7 @@ class Agent:
             return Registry(every)
         by_name = {tool.spec.name: tool for tool in every}
         if unknown := [name for name in wanted if name not in by_name]:
-            raise ConfigError(f"there is no tool {', '.join(unknown)} (there are: {', '.join(by_name)})")
+            raise ConfigError(NO_TOOL, names=", ".join(unknown), known=", ".join(by_name))
         return Registry([by_name[name] for name in dict.fromkeys(wanted)])
 
     def _policy(self, client: ModelClient, lang: Language) -> Policy:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from perdure.config import Settings
-from perdure.errors import ConfigError, EndpointError
+from perdure.errors import ConfigError, EndpointError, Words
 
 if TYPE_CHECKING:
     from perdure.models.client import ModelClient
@@ -18,6 +18,24 @@ if TYPE_CHECKING:
     from perdure.store.archive import Archive
     from perdure.store.journal import Journal
     from perdure.tools.contract import Tool
+
+NO_MODEL: Words = ("name a model with --model", "请用 --model 指定模型")
+ONE_OF_THESE: Words = (
+    "name a model with --model ({url} has {models})",
+    "请用 --model 指定模型（{url} 有 {models}）",
+)
+NONE_ASKED_FOR: Words = (
+    "no model is named, and none could be asked for: {why}",
+    "没有指定模型，也无法向端点询问：{why}",
+)
+NO_ENDPOINT: Words = (
+    "the model {model!r} needs an endpoint: name it with --base-url or OPENAI_BASE_URL",
+    "模型 {model!r} 需要端点：请用 --base-url 或 OPENAI_BASE_URL 指定",
+)
+NO_STORE: Words = (
+    "a store must be a path or sqlite:///path, not {store!r}",
+    "存储应为路径或 sqlite:///路径，不能是 {store!r}",
+)
 
 
 def built_in_tools(settings: Settings) -> list[Tool]:
@@ -73,7 +91,7 @@ async def open_model(settings: Settings) -> ModelClient:
         listed = {str(each.get("id")): each for each in await asking.listed()}
     except EndpointError as error:
         if settings.model is None:
-            raise ConfigError(f"no model is named, and none could be asked for: {error.say('en')}") from error
+            raise ConfigError(NONE_ASKED_FOR, why=error) from error
         # The turn itself will meet the same, with the request journaled and its retries.
         listed = {}
     finally:
@@ -89,8 +107,8 @@ def _only(listed: Mapping[str, object], base_url: str) -> str:
     """The one model that an endpoint has."""
     if len(listed) == 1:
         return next(iter(listed))
-    several = f" ({base_url} has {', '.join(list(listed)[:8])})" if listed else ""
-    raise ConfigError(f"name a model with --model{several}")
+    models = ", ".join(list(listed)[:8])
+    raise ConfigError(ONE_OF_THESE if listed else NO_MODEL, url=base_url, models=models)
 
 
 async def _open_embedded(settings: Settings) -> ModelClient:
@@ -100,9 +118,7 @@ async def _open_embedded(settings: Settings) -> ModelClient:
     from perdure.models.small import SmallModelClient
 
     if settings.model not in {None, "embedded", MODEL}:
-        raise ConfigError(
-            f"the model {settings.model!r} needs an endpoint: name it with --base-url or OPENAI_BASE_URL"
-        )
+        raise ConfigError(NO_ENDPOINT, model=settings.model)
     server = await anyio.to_thread.run_sync(EmbeddedServer)
     inner = EndpointClient(
         server.base_url,
@@ -150,7 +166,7 @@ def path_of(store: str | None) -> Path:
     if not colon:
         return Path(store).expanduser()
     if scheme != "sqlite":
-        raise ConfigError(f"a store must be a path or sqlite:///path, not {store!r}")
+        raise ConfigError(NO_STORE, store=store)
     return Path(rest.removeprefix("/") if not rest.startswith("//") else rest[1:]).expanduser()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from perdure.app.opening import open_archive, open_embedder, open_journal, path_of
 from perdure.config import Settings
-from perdure.errors import ConfigError, EntryUnknown, PerdureError, SessionExists, SessionUnknown
+from perdure.errors import ConfigError, EntryUnknown, PerdureError, SessionExists, SessionUnknown, Words
 
 if TYPE_CHECKING:
     from perdure.agent.recalling import Recaller
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 #: Seconds that a search from outside a run waits until what has no vector yet gets one.
 CATCHING_UP = 20.0
 LONGEST_NAME = 200
+NO_NAME: Words = (
+    "a session's name has 1 to {longest} printable characters",
+    "会话名应为 1 至 {longest} 个可显示的字符",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class Imported:
 def checked_name(session: str) -> str:
     """The name, where a session may have it. Raises `ConfigError`."""
     if not session.strip() or not session.isprintable() or len(session) > LONGEST_NAME:
-        raise ConfigError(f"a session's name has 1 to {LONGEST_NAME} printable characters")
+        raise ConfigError(NO_NAME, longest=LONGEST_NAME)
     return session
 
 

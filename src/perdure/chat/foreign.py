@@ -31,6 +31,10 @@ from perdure.chat.messages import Kind, Message, kind_of
 from perdure.chat.repair import Repair, repair
 from perdure.errors import ImportUnreadable, Words
 
+EMPTY: Words = ("it is empty", "它是空的")
+WITHOUT_MESSAGE: Words = ("there is no message in it", "其中没有消息")
+NO_JSON: Words = ("it is no JSON", "它不是 JSON")
+
 #: Marks a message's place while it is mended; no wire form has such a field.
 _PLACE = "perdure place"
 _TIMES = ("time", "timestamp", "created_at")
@@ -124,10 +128,10 @@ def read_history(data: bytes, name: str = "") -> History:
     )
 
 
-def _why(data: bytes, values: Sequence[Value]) -> str:
+def _why(data: bytes, values: Sequence[Value]) -> Words:
     if not data.strip(b" \t\r\n\0"):
-        return "it is empty"
-    return "there is no message in it" if values else "it is no JSON"
+        return EMPTY
+    return WITHOUT_MESSAGE if values else NO_JSON
 
 
 def _form_of(records: Sequence[Record]) -> tuple[str, Callable[[Reading, Sequence[Record]], None] | None]:

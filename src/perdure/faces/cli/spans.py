@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from perdure.errors import ConfigError, EntryUnknown
+from perdure.errors import ConfigError, EntryUnknown, Words
 from perdure.memory.ranges import joined
 
+NO_SPAN: Words = (
+    "entries are a number or a range, as 12 or 12-15, not {text!r}",
+    "记录应为编号或范围，如 12 或 12-15，不能是 {text!r}",
+)
+BACKWARDS: Words = (
+    "a range goes from the smaller number to the larger one, not {text!r}",
+    "范围应从小到大，不能是 {text!r}",
+)
 _SPAN = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
 
 
@@ -16,10 +24,10 @@ def span_of(text: str, session: str, count: int) -> tuple[int, int]:
     for anything else, and `EntryUnknown`."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:
-        raise ConfigError(f"entries are a number or a range, as 12 or 12-15, not {text!r}")
+        raise ConfigError(NO_SPAN, text=text)
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
-        raise ConfigError(f"a range goes from the smaller number to the larger one, not {text!r}")
+        raise ConfigError(BACKWARDS, text=text)
     for number in (first, last):
         if not 1 <= number <= count:
             raise EntryUnknown(name=session, number=number, count=count)

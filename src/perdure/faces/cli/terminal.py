@@ -26,7 +26,9 @@ def printable(text: str) -> str:
 
 
 def language_of_person(lang: str | None) -> Language:
-    """The language of messages before there is a conversation: the option, else the locale."""
+    """The language of messages before there is a conversation: that of the settings or, where these couldn't
+    be read (None), of their variable; else the locale."""
+    lang = os.environ.get("PERDURE_LANG") if lang is None else lang
     if lang in {"en", "zh"}:
         return "zh" if lang == "zh" else "en"
     spoken = next(
