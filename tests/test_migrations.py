@@ -222,6 +222,67 @@ def test_two_processes_that_open_an_old_file_at_once_bring_it_there_once(tmp_pat
     assert 1 in found(path, "zanzibar")
 
 
+#: Opens an old file and searches it, and is killed at each statement in turn, each time on a copy of its own;
+#: says how many there were.
+KILLED = """
+import os, shutil, sys
+from pathlib import Path
+from perdure.memory.passages import Query
+from perdure.store import database
+from perdure.store.archive import Scope
+from perdure.store.sqlite import SqliteJournal
+from perdure.store.sqlite_archive import SqliteArchive
+import numpy
+
+source, left = Path(sys.argv[1]), 0
+connected = database.connected
+
+def count_down(statement):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), 9)
+
+def killed_later(path):
+    connection = connected(path)
+    connection.set_trace_callback(count_down)
+    return connection
+
+database.connected = killed_later
+for number in range(1_000):
+    copy = source.with_name(f"{number}.db")
+    shutil.copy(source, copy)
+    child = os.fork()
+    if not child:
+        left = number
+        SqliteJournal(copy)
+        SqliteArchive(copy).pool(Query("zanzibar", ("zanzibar",)), Scope("old"))
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+print(number)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="fork and signals of POSIX")
+def test_who_is_killed_in_an_update_leaves_a_file_that_is_whole(tmp_path: Path) -> None:
+    made(tmp_path / "old.db", 1)
+    killed = [sys.executable, "-c", KILLED, str(tmp_path / "old.db")]
+    done = subprocess.run(killed, capture_output=True, text=True, check=True)
+    last = int(done.stdout)
+    assert sum(map(len, MIGRATIONS[1:])) < last < 999
+    whole = tmp_path / f"{last}.db"
+    versions = set()
+    for path in (tmp_path / f"{number}.db" for number in range(last)):
+        versions.add(schema_of(path)[-1][0])
+        journal = SqliteJournal(path)
+        assert [(each.name, each.entries) for each in journal.sessions()] == [("another", 5), ("old", 5)]
+        journal.close()
+        assert 1 in found(path, "zanzibar")
+        assert (schema_of(path), rows_of(path)["record"]) == (schema_of(whole), rows_of(whole)["record"])
+    assert versions == {1, len(MIGRATIONS)}, "some were killed before it was done, and some after"
+
+
 def test_a_step_that_fails_leaves_the_older_file_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

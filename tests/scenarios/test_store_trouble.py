@@ -189,6 +189,29 @@ def test_a_file_system_that_fills_up_during_a_run_loses_nothing_and_goes_on_when
     assert endpoint.refusals == []
 
 
+@pytest.mark.parametrize("room", [0, 32_768, 65_536, 150_000])
+def test_an_older_store_on_a_full_disk_is_whole_and_is_searched_when_there_is_room(
+    tmp_path: Path, room: int
+) -> None:
+    """With ``room`` bytes, it is full for whoever opens the store, updates it, or takes its entries in."""
+    folder = tmp_path / "small"
+    path = folder / "store" / "s.db"
+    with mounted(folder, "-t", "tmpfs", "-o", "size=3m", "tmpfs"), ScriptedEndpoint([]) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        left_by_an_older_one(path, 1, turns=150)
+        free = os.statvfs(folder)
+        (folder / "filling").write_bytes(bytes(free.f_bavail * free.f_frsize - room))
+        searching = ("recall", "s", "zanzibar", "--embedder", "none", "--store", str(path))
+        for arguments in (searching, ("sessions", "list", "--store", str(path))):
+            done = command(*arguments)
+            assert "Traceback" not in done.err
+            assert done.code == 0 or "cannot be used: database or disk is full" in done.err
+        (folder / "filling").unlink()
+        assert is_sound(path)
+        assert len(entries(path)) == 300
+        assert "zanzibar is an island" in command(*searching).out
+
+
 # --- can't be written
 
 

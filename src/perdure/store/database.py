@@ -78,7 +78,10 @@ class Database:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(str(error), path=self.path) from error
+            # There was no room for the file beside the log; of that, SQLite says no more than "I/O error".
+            full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE
+            detail = "database or disk is full" if full else str(error)
+            raise StoreError(detail, path=self.path) from error
 
     def session(self, cursor: sqlite3.Cursor, name: str) -> int:
         """The id of a session. Raises `SessionUnknown`."""
