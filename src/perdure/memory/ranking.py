@@ -151,7 +151,9 @@ def _likeness(query: Query, pool: Pool) -> dict[int, float]:
     """The query's cosine with each passage, by its id."""
     if query.vector is None or not pool.vectors.size:
         return {}
-    cosines = (pool.vectors @ query.vector).tolist()
+    import numpy
+
+    cosines = numpy.vecdot(pool.vectors, query.vector).tolist()
     return {passage.id: cosine for passage, cosine in zip(pool.passages, cosines, strict=True)}
 
 

@@ -148,8 +148,8 @@ def _by_words(query: Query, pool: Pool, around: _Around) -> dict[str, Signs]:
         times, length = around.sum(held, steps), around.sum(lengths, steps)
         usual = max(pool.corpus.length, 1.0) * (len(steps) + 1)
         slowed = SATURATION * (1 - LENGTH + LENGTH * length / usual)
-        scores: Signs = (times * (SATURATION + 1) / (times + slowed[:, None])) @ rarity / total
-        return scores
+        scores: Signs = numpy.vecdot(times * (SATURATION + 1) / (times + slowed[:, None]), rarity)
+        return scores / total
 
     own = bm25()
     return {
@@ -157,8 +157,8 @@ def _by_words(query: Query, pool: Pool, around: _Around) -> dict[str, Signs]:
         "words -1": around.of(own, -1),
         "words 3": bm25(-1, 1),
         "words 7": bm25(-3, -2, -1, 1, 2, 3),
-        "share": (held > 0) @ rarity / total,
-        "share 3": (around.sum(held, (-1, 1)) > 0) @ rarity / total,
+        "share": numpy.vecdot(held > 0, rarity) / total,
+        "share 3": numpy.vecdot(around.sum(held, (-1, 1)) > 0, rarity) / total,
     }
 
 
@@ -170,8 +170,8 @@ def _by_meaning(query: Query, pool: Pool, around: _Around) -> dict[str, Signs]:
 
     def cosine(*steps: int) -> Signs:
         together = around.sum(pool.vectors, steps)
-        length = numpy.sqrt(numpy.einsum("ij,ij->i", together, together))
-        likeness = (together @ asked / numpy.maximum(length, 1e-9) - mean) / deviation / 4
+        length = numpy.sqrt(numpy.vecdot(together, together))
+        likeness = (numpy.vecdot(together, asked) / numpy.maximum(length, 1e-9) - mean) / deviation / 4
         return numpy.where(length > 0, likeness, 0.0).astype(numpy.float64)
 
     return {

@@ -1,9 +1,8 @@
-"""Vectors in memory: which passages are nearest to a query.
+"""Which passages are nearest to a query: vectors that stand in the file, read into memory and searched.
 
-Few are compared exactly. Of many, only the signs of their numbers are read and kept (one bit each, 64 bytes
-for 512 numbers): these are compared first, the nearest of them once more with the query's own numbers, and
-the nearest of these exactly, so that a million fit in memory, are read in a second, and are searched
-without an index that must be built.
+Few are compared exactly. Of many, only the signs of their numbers are read and kept
+(`perdure.store.nearness`), and the nearest by these are compared exactly, so that a million fit in memory,
+are read in a second, and are searched without an index that must be built.
 """
 
 from __future__ import annotations
@@ -11,11 +10,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perdure.store.nearness import Exact, Signs
 
 if TYPE_CHECKING:
-    from numpy import bool_, float32, int64, uint8
+    from numpy import bool_, float32, int64
     from numpy.typing import NDArray
 
 #: Vectors that are kept as they are and compared exactly.
@@ -23,13 +24,17 @@ EXACT = 50_000
 #: An embedder's vectors when the centre is chosen that their signs are taken from, and those that are looked
 #: at for it. Fewer than `EXACT`, so that all have signs when they are needed.
 CENTRED, LOOKED_AT = 5_000, 2_000
-#: Of many: columns of 64 signs that all are compared by (three times 64 still fit into a byte); those that
-#: are compared by all their signs then; of these, by the query's own numbers; and of these exactly.
-GLANCED, KEPT, SHORTLISTED, RESCORED = 3, 12_000, 2_048, 600
 #: Of many, those whose cosines tell mean and deviation.
 SAMPLED = 1_000
-#: Rows that are read at once, and vectors whose signs are compared at once.
+#: Rows that are read at once.
 AT_ONCE = 32_768
+
+#: How vectors are read: by their own ids, sooner than by their passages'.
+VECTORS_BY = {
+    "id": "SELECT id, body FROM vector WHERE embedder = ? AND id IN (SELECT value FROM json_each(?))",
+    "passage": "SELECT passage, body FROM vector"
+    " WHERE embedder = ? AND passage IN (SELECT value FROM json_each(?))",
+}
 
 Spans = Sequence[tuple[int, int]]
 
@@ -50,7 +55,7 @@ class Vectors:
     def __init__(self) -> None:
         self._of = (-1, -1)
         self._spans: Spans = ()
-        self._kept: _Exact | _Signs | None = None
+        self._kept: Exact | Signs | None = None
         self._newest = 0  # of all that were read or passed over
 
     def load(self, cursor: sqlite3.Cursor, embedder: str, spans: Spans, length: int) -> None:
@@ -65,7 +70,7 @@ class Vectors:
         (newest,) = cursor.execute("SELECT coalesce(max(id), 0) FROM vector").fetchone()
         if newest == self._newest:
             return
-        if isinstance(self._kept, _Exact) and len(self._kept) + newest - self._newest > EXACT:
+        if isinstance(self._kept, Exact) and len(self._kept) + newest - self._newest > EXACT:
             self._begin(cursor)
         for first, last in self._spans:
             self._read(cursor, first, last, newest)
@@ -88,16 +93,16 @@ class Vectors:
         kept = self._kept
         if kept is None or not len(kept):
             return Nearest(numpy.empty(0, numpy.int64), numpy.empty(0, numpy.float32), (0.0, 1.0), 0.0)
-        if isinstance(kept, _Exact):
-            cosines = kept.vectors @ vector
+        if isinstance(kept, Exact):
+            cosines = numpy.vecdot(kept.vectors, vector)
             mine = counts(kept.ids)
             return Nearest(kept.ids[mine], cosines[mine], _likeness(cosines), float(cosines.min()))
         if not len(kept.sample):
             kept.learn(self._sample(cursor, kept, len(vector)))
-        sample = kept.sample @ vector
-        ids = numpy.sort(kept.nearest(vector, counts))
-        cosines = self._vectors(cursor, ids, len(vector)) @ vector
-        return Nearest(ids, cosines, _likeness(sample), float(sample.min()))
+        sample = numpy.vecdot(kept.sample, vector)
+        places = kept.nearest(vector, counts)
+        cosines = numpy.vecdot(self._vectors_at(cursor, kept, places, len(vector)), vector)
+        return Nearest(kept.ids[places], cosines, _likeness(sample), float(sample.min()))
 
     def of(self, cursor: sqlite3.Cursor, ids: NDArray[int64], dimensions: int) -> NDArray[float32]:
         """The vectors of these passages, a row each; zeros where there is none."""
@@ -106,8 +111,8 @@ class Vectors:
         kept = self._kept
         if dimensions == 0 or kept is None or not len(kept):
             return numpy.zeros((len(ids), dimensions), numpy.float32)
-        if not isinstance(kept, _Exact):
-            return self._vectors(cursor, ids, dimensions)
+        if not isinstance(kept, Exact):
+            return self._vectors(cursor, "passage", ids, dimensions)
         rows = numpy.zeros((len(ids), dimensions), numpy.float32)
         there = kept.order[numpy.minimum(numpy.searchsorted(kept.ids, ids, sorter=kept.order), len(kept) - 1)]
         known = kept.ids[there] == ids
@@ -121,180 +126,65 @@ class Vectors:
         query = "SELECT count(*) FROM (SELECT 1 FROM vector WHERE passage BETWEEN ? AND ? LIMIT ?)"
         held = (cursor.execute(query, (*span, EXACT + 1)).fetchone()[0] for span in self._spans)
         many = row is not None and row[0] is not None and sum(held) > EXACT
-        self._kept = _Signs(numpy.frombuffer(row[0], "<f4")) if many else _Exact()
+        self._kept = Signs(numpy.frombuffer(row[0], "<f4")) if many else Exact()
         self._newest = 0
 
     def _read(self, cursor: sqlite3.Cursor, first: int, last: int, newest: int) -> None:
         import numpy
 
-        if isinstance(self._kept, _Signs):
+        if isinstance(self._kept, Signs):
             query = (
-                "SELECT passage, bits FROM sign WHERE vector > ? AND vector <= ? AND passage BETWEEN ? AND ?"
+                "SELECT passage, vector, bits FROM sign"
+                " WHERE vector > ? AND vector <= ? AND passage BETWEEN ? AND ?"
             )
         elif self._newest == 0:
             # The plus signs choose the index: by passage at first, by arrival afterwards.
-            query = "SELECT passage, body FROM vector WHERE +id > ? AND +id <= ? AND passage BETWEEN ? AND ?"
+            query = (
+                "SELECT passage, id, body FROM vector WHERE +id > ? AND +id <= ? AND passage BETWEEN ? AND ?"
+            )
         else:
-            query = "SELECT passage, body FROM vector WHERE id > ? AND id <= ? AND +passage BETWEEN ? AND ?"
+            query = (
+                "SELECT passage, id, body FROM vector WHERE id > ? AND id <= ? AND +passage BETWEEN ? AND ?"
+            )
         arguments = (self._newest, newest, first, last, self._of[0])
         rows = cursor.execute(f"{query} AND embedder = ?", arguments)
         while (chunk := rows.fetchmany(AT_ONCE)) and self._kept is not None:
-            ids = numpy.fromiter((row[0] for row in chunk), numpy.int64, len(chunk))
-            self._kept.take(ids, b"".join([row[1] for row in chunk]))
+            ids, vector_ids = (
+                numpy.fromiter((row[which] for row in chunk), numpy.int64, len(chunk)) for which in (0, 1)
+            )
+            self._kept.take(ids, vector_ids, b"".join([row[2] for row in chunk]))
 
-    def _sample(self, cursor: sqlite3.Cursor, kept: _Signs, dimensions: int) -> NDArray[float32]:
+    def _sample(self, cursor: sqlite3.Cursor, kept: Signs, dimensions: int) -> NDArray[float32]:
         import numpy
 
         places = numpy.linspace(0, len(kept) - 1, min(len(kept), SAMPLED)).astype(numpy.int64)
-        return self._vectors(cursor, numpy.unique(kept.ids[places]), dimensions)
+        return self._vectors_at(cursor, kept, numpy.unique(places), dimensions)
 
-    def _vectors(self, cursor: sqlite3.Cursor, ids: NDArray[int64], dimensions: int) -> NDArray[float32]:
+    def _vectors_at(
+        self, cursor: sqlite3.Cursor, kept: Signs, places: NDArray[int64], dimensions: int
+    ) -> NDArray[float32]:
+        """The vectors at these places, a row each."""
         import numpy
 
-        query = (
-            "SELECT passage, body FROM vector WHERE embedder = ?"
-            " AND passage IN (SELECT value FROM json_each(?))"
-        )
-        found = cursor.execute(query, (self._of[0], json.dumps(ids.tolist()))).fetchall()
+        ids = kept.vector_ids[places]
+        order = numpy.argsort(ids)
+        rows = numpy.empty((len(ids), dimensions), numpy.float32)
+        rows[order] = self._vectors(cursor, "id", ids[order], dimensions)
+        return rows
+
+    def _vectors(
+        self, cursor: sqlite3.Cursor, by: str, ids: NDArray[int64], dimensions: int
+    ) -> NDArray[float32]:
+        """The vectors with these ids in the column ``by``, which are in order; zeros where there is none."""
+        import numpy
+
+        found = cursor.execute(VECTORS_BY[by], (self._of[0], json.dumps(ids.tolist()))).fetchall()
         rows = numpy.zeros((len(ids), dimensions), numpy.float32)
         if found:
             places = numpy.searchsorted(ids, [row[0] for row in found])
             bodies = numpy.frombuffer(b"".join([row[1] for row in found]), "<f2")
             rows[places] = bodies.reshape(len(found), -1)
         return rows
-
-
-@dataclass(slots=True)
-class _Exact:
-    """Vectors as they are."""
-
-    ids: NDArray[int64] = field(default_factory=lambda: _empty("int64"))
-    order: NDArray[int64] = field(default_factory=lambda: _empty("int64"))
-    vectors: NDArray[float32] = field(default_factory=lambda: _empty("float32"))
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def take(self, ids: NDArray[int64], bodies: bytes) -> None:
-        import numpy
-
-        vectors = numpy.frombuffer(bodies, "<f2").astype(numpy.float32).reshape(len(ids), -1)
-        self.vectors = numpy.concatenate([self.vectors, vectors]) if len(self) else vectors
-        self.ids = numpy.concatenate([self.ids, ids])
-        self.order = numpy.argsort(self.ids)
-
-
-class _Signs:
-    """Signs alone, in blocks: a column for each eight bytes, so that whole columns are compared at once."""
-
-    def __init__(self, centre: NDArray[float32]) -> None:
-        self.centre = centre
-        self.sample: NDArray[float32] = _empty("float32")
-        #: How far each number usually is from the centre.
-        self.usual: NDArray[float32] = _empty("float32")
-        self._ids: NDArray[int64] = _empty("int64")
-        self._count = 0
-        self._blocks: list[NDArray[Any]] = []
-
-    def __len__(self) -> int:
-        return self._count
-
-    @property
-    def ids(self) -> NDArray[int64]:
-        return self._ids[: self._count]
-
-    def learn(self, sample: NDArray[float32]) -> None:
-        """What some of the vectors tell of all."""
-        import numpy
-
-        self.sample = sample
-        self.usual = numpy.abs(sample - self.centre).mean(axis=0)
-
-    def take(self, ids: NDArray[int64], bits: bytes) -> None:
-        import numpy
-
-        rows = numpy.frombuffer(bits, numpy.uint8).reshape(len(ids), -1)
-        rows = numpy.pad(rows, ((0, 0), (0, -rows.shape[1] % 8))).view(numpy.uint64)
-        if self._count + len(ids) > len(self._ids):
-            more = max(len(ids), len(self._ids) // 8, AT_ONCE)
-            self._ids = numpy.concatenate([self.ids, numpy.empty(more, numpy.int64)])
-        self._ids[self._count : self._count + len(ids)] = ids
-        taken = 0
-        while taken < len(rows):
-            at = self._count % AT_ONCE
-            if at == 0:
-                self._blocks.append(numpy.empty((rows.shape[1], AT_ONCE), numpy.uint64))
-            part = rows[taken : taken + AT_ONCE - at]
-            self._blocks[-1][:, at : at + len(part)] = part.T
-            self._count += len(part)
-            taken += len(part)
-
-    def nearest(
-        self, vector: NDArray[float32], counts: Callable[[NDArray[int64]], NDArray[bool_]]
-    ) -> NDArray[int64]:
-        """Ids of the nearest ones that count, as far as signs can tell."""
-        import numpy
-
-        asked = numpy.packbits(vector > self.centre)
-        asked = numpy.pad(asked, (0, -len(asked) % 8)).view(numpy.uint64)
-        mine = self._first(self._glanced(asked), counts)
-        rows = self._rows(mine)
-        if len(mine) > SHORTLISTED:
-            distances = numpy.bitwise_count(rows ^ asked).sum(axis=1, dtype=numpy.uint16)
-            nearest = numpy.argpartition(distances, SHORTLISTED)[:SHORTLISTED]
-            mine, rows = mine[nearest], rows[nearest]
-        if len(mine) > RESCORED:
-            likeness = self._likeness(vector, rows)
-            mine = mine[numpy.argpartition(-likeness, RESCORED)[:RESCORED]]
-        return self.ids[mine]
-
-    def _glanced(self, asked: NDArray[Any]) -> NDArray[uint8]:
-        """In how many of the signs of the first columns each differs from what is asked."""
-        import numpy
-
-        distances = numpy.empty(len(self._blocks) * AT_ONCE, numpy.uint8)
-        differing, count = numpy.empty(AT_ONCE, numpy.uint64), numpy.empty(AT_ONCE, numpy.uint8)
-        for number, block in enumerate(self._blocks):
-            sums = distances[number * AT_ONCE : (number + 1) * AT_ONCE]
-            numpy.bitwise_count(numpy.bitwise_xor(block[0], asked[0], out=differing), out=sums)
-            for column in range(1, min(GLANCED, len(asked))):
-                numpy.bitwise_count(numpy.bitwise_xor(block[column], asked[column], out=differing), out=count)
-                numpy.add(sums, count, out=sums)
-        return distances[: self._count]
-
-    def _first(
-        self, distances: NDArray[uint8], counts: Callable[[NDArray[int64]], NDArray[bool_]]
-    ) -> NDArray[int64]:
-        """Places of the nearest ones that count, in order: some more than `KEPT`, as many are equal."""
-        import numpy
-
-        reached = numpy.bincount(distances).cumsum()
-        wanted = KEPT
-        while True:
-            farthest = int(numpy.searchsorted(reached, min(wanted, self._count)))
-            places = numpy.flatnonzero(distances <= farthest)
-            mine = places[counts(self.ids[places])]
-            if len(mine) >= KEPT // 2 or len(places) == self._count:
-                return mine
-            wanted *= 8
-
-    def _rows(self, places: NDArray[int64]) -> NDArray[Any]:
-        """The signs at these places, which are in order, a row each."""
-        import numpy
-
-        rows = numpy.empty((len(places), len(self._blocks[0])), numpy.uint64)
-        borders = numpy.searchsorted(places, numpy.arange(len(self._blocks) + 1) * AT_ONCE)
-        for block, first, last in zip(self._blocks, borders[:-1], borders[1:], strict=True):
-            rows[first:last] = block[:, places[first:last] % AT_ONCE].T
-        return rows
-
-    def _likeness(self, vector: NDArray[float32], rows: NDArray[Any]) -> NDArray[float32]:
-        """What the query's own numbers say to these signs, each as much as a sign there tells."""
-        import numpy
-
-        bits = numpy.unpackbits(rows.view(numpy.uint8), axis=1, count=len(vector))
-        likeness: NDArray[float32] = bits.astype(numpy.float32) @ (vector * self.usual)
-        return likeness
 
 
 def dimensions(cursor: sqlite3.Cursor, embedder: int) -> int | None:
@@ -363,9 +253,3 @@ def _within(spans: Spans, wider: Spans) -> bool:
 
 def _likeness(cosines: NDArray[float32]) -> tuple[float, float]:
     return float(cosines.mean()), max(float(cosines.std()), 1e-6)
-
-
-def _empty(type: str) -> Any:
-    import numpy
-
-    return numpy.empty(0, type)
