@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from perdure.errors import ToolError
 
@@ -58,8 +60,20 @@ def validated(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-@functools.cache
+#: The models of functions that are still there: what a tool of a run holds goes with it.
+_MODELS: WeakKeyDictionary[Callable[..., Any], Any] = WeakKeyDictionary()
+
+
 def _model(function: Callable[..., Any]) -> Any:
+    with suppress(KeyError, TypeError):  # not every callable can be referred to so
+        return _MODELS[function]
+    model = _modelled(function)
+    with suppress(TypeError):
+        _MODELS[function] = model
+    return model
+
+
+def _modelled(function: Callable[..., Any]) -> Any:
     from pydantic import ConfigDict, Field, PydanticUserError, create_model
 
     called = getattr(function, "__name__", type(function).__name__)
