@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -771,6 +772,27 @@ def test_hits_stand_apart_and_each_begins_with_its_number(kept: Kept) -> None:
         first,
     )
     assert re.fullmatch(r"2 \(\S+ \S+, assistant\): A wombat, yes\.", second)
+
+
+@pytest.mark.parametrize("name", ["far", "far away", "it's", "远处"])
+def test_recall_says_how_an_entry_of_whatever_session_is_read_whole(
+    kept: Kept, tmp_path: Path, name: str
+) -> None:
+    long = "The wombat lives in Ghent. " + "More was said. " * 100 + "The end."
+    kept.holds(name, [{"role": "user", "content": long}], tmp_path / "elsewhere")
+    searching = ("recall", "s", "wombat Ghent", "--memory", "all", "--embedder", "none")
+    told = kept(*searching)
+    assert "The end." not in told.out, "a hit is a piece"
+    said, _, command = told.err.strip().partition(": ")
+    assert said == "an entry is shown whole by, for example"
+    program, *arguments = shlex.split(command)
+    assert (program, arguments[2]) == ("perdure", name)
+    whole = kept.command(*arguments)
+    assert long in whole.out
+    assert kept(*searching, "--lang", "zh").err == f"查看整条记录，例如：{command}\n"
+    assert kept(*searching, "--quiet").err == ""
+    assert kept(*searching, "--json").err == ""
+    assert kept("recall", "s", "staging port", "--embedder", "none").err == "", "nothing of another one"
 
 
 def seen_at_terminal(kept: Kept, *arguments: str, **variables: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ from perdure.faces.cli.run import settings_from
 from perdure.faces.cli.spans import in_spans, span_of
 from perdure.faces.cli.terminal import json_line, language_of_person, one_line, printable
 from perdure.memory.excerpts import line
+from perdure.memory.passages import Passage
 
 SEARCHING: Words = ("searching", "搜索中")
 EMBEDDING: Words = (
@@ -28,6 +30,10 @@ NOT_READY: Words = (
 )
 EMPTY: Words = ("the query is empty", "查询内容为空")
 NOTHING: Words = ("nothing is found", "没有找到")
+WHOLE: Words = (
+    "an entry is shown whole by, for example: {command}",
+    "查看整条记录，例如：{command}",
+)
 NONE_HOLDS: Words = ("no entry holds all of these words", "没有同时包含这些词的记录")
 FORGET: Words = (
     "Forget {count} {count:entry|entries} of {session} for good?",
@@ -88,6 +94,10 @@ def recall(arguments: argparse.Namespace) -> int:
     for number, each in enumerate(found):
         shown = (part.rstrip() for part in printable(line(each.passage, name, lang)).split("\n"))
         print("\n" * bool(number) + "\n".join(shown))
+    elsewhere = next((each.passage for each in found if each.passage.session != name), None)
+    if elsewhere is not None and not settings.quiet:
+        command = _showing(elsewhere, getattr(arguments, "store", None))
+        print(printable(say(WHOLE, lang, command=command)), file=sys.stderr)
     return 0
 
 
@@ -128,6 +138,12 @@ def forget(arguments: argparse.Namespace) -> int:
     if gone.summaries:
         print(say(SUMMARIES, lang, summaries=gone.summaries))
     return 0
+
+
+def _showing(passage: Passage, store: str | None) -> str:
+    """The command that shows a passage's entry whole."""
+    words = ["perdure", "sessions", "show", passage.session, "--entries", str(passage.entry)]
+    return shlex.join([*words, "--store", store] if store else words)
 
 
 def _chosen(sessions: Sessions, arguments: argparse.Namespace, count: int) -> Sequence[int]:
