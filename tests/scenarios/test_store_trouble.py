@@ -314,6 +314,25 @@ def test_a_store_that_can_only_be_read_is_read_and_says_that_it_cant_be_written(
         assert len(endpoint.requests) == seen, "no model is asked in vain"
 
 
+@pytest.mark.parametrize(("lang", "told"), [("en", "1 entry could not be taken"), ("zh", "有 1 条记录未能")])
+def test_recall_says_what_it_could_not_search(tmp_path: Path, lang: str, told: str) -> None:
+    path = tmp_path / "store" / "s.db"
+    with ScriptedEndpoint(lambda _: Answer("Noted.")) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        assert command("run", "zanzibar is an island", "--session", "s", "--store", str(path)).code == 0
+        connection = sqlite3.connect(path)
+        connection.execute("UPDATE session SET indexed = entries - 1")
+        connection.commit()
+        connection.close()
+        asked = ("recall", "s", "zanzibar", "--embedder", "none", "--lang", lang)
+        with locked(path, LOCKED["the file and its folder"]):
+            done = ran(command, *asked, "--store", str(path), prefix=PREFIX)
+        assert (done.code, told in done.err) == (0, True), done.err
+        assert "zanzibar" in done.out
+        done = ran(command, *asked, "--store", str(path), prefix=())
+        assert (done.code, done.err) == (0, ""), "what can be written is searched whole"
+
+
 def left_by_an_older_one(path: Path, schema: int, turns: int = 2) -> None:
     """A store of an older schema, with the session s."""
     path.parent.mkdir()

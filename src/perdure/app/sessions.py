@@ -172,6 +172,14 @@ class Sessions:
             found.setdefault((each.passage.session, each.passage.entry), each)
         return list(found.values())[:limit]
 
+    def behind(self, session: str) -> int:
+        """Entries that a search from a session reaches and can't find yet, since the store couldn't take them
+        in. Raises `StoreError`."""
+        from perdure.store.archive import Scope
+
+        scope = Scope(session, self.settings.memory)
+        return self.archive.behind(scope) if self.archive is not None else 0
+
     def catch_up(
         self,
         session: str,

@@ -48,6 +48,10 @@ class Archive(Protocol):
         """Whether the session has this entry, and it is among what is searched."""
         ...
 
+    def behind(self, scope: Scope) -> int:
+        """Entries of the sessions in scope that a search can't find yet, since they couldn't be taken in."""
+        ...
+
     def without_vector(
         self, embedder: str, limit: int, scope: Scope | None = None, masked: bool = False
     ) -> list[tuple[int, str]]:

@@ -122,6 +122,12 @@ class SqliteArchive:
         with self._database.reading() as cursor:
             return 0 < entry == self._held(cursor, self._database.session(cursor, session), entry)
 
+    def behind(self, scope: Scope) -> int:
+        with self._database.reading() as cursor:
+            rows = cursor.execute("SELECT id, entries - indexed FROM session WHERE indexed < entries")
+            waiting = dict(rows.fetchall())
+            return sum(waiting[id] for id in waiting.keys() & self._sessions(cursor, scope))
+
     def without_vector(
         self, embedder: str, limit: int, scope: Scope | None = None, masked: bool = False
     ) -> list[tuple[int, str]]:

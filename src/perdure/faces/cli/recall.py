@@ -28,6 +28,11 @@ NOT_READY: Words = (
     "search goes on from here",
     "尚有内容不能按含义查找；已在全部内容中按词语查找，下次搜索会接着准备",
 )
+BEHIND: Words = (
+    "{count} {count:entry|entries} could not be taken into the archive, since the store can't be written "
+    "now; they were not searched",
+    "存储目前无法写入，有 {count} 条记录未能纳入档案，没有搜索到它们",
+)
 EMPTY: Words = ("the query is empty", "查询内容为空")
 NOTHING: Words = ("nothing is found", "没有找到")
 WHOLE: Words = (
@@ -73,8 +78,11 @@ def recall(arguments: argparse.Namespace) -> int:
         with waiting(say(SEARCHING, lang), quiet=settings.quiet) as tell:
             is_ready = sessions.catch_up(name, on_progress=lambda done: tell(say(EMBEDDING, lang, done=done)))
             found = sessions.recall(name, arguments.query, arguments.limit, waits=0)
+            behind = sessions.behind(name)
     if not (is_ready or settings.quiet):
         print(say(NOT_READY, lang), file=sys.stderr)
+    if behind and not settings.quiet:
+        print(say(BEHIND, lang, count=behind), file=sys.stderr)
     if arguments.json:
         hits = [
             {
