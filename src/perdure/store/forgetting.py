@@ -70,10 +70,8 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
         "DELETE FROM record WHERE session = ? AND id > ? AND type = 'notes' AND seq IS NULL", since
     )
     cursor.execute("DELETE FROM checkpoint WHERE session = ?", (session,))
-    # Damaged lines of an imported file may hold the same words, and what was said of its repairs.
+    # Damaged lines of an imported file may hold the same words, and what was mended quotes what it was.
     cursor.execute("DELETE FROM record WHERE session = ? AND type = 'import.damage'", (session,))
-    # What was mended quotes what it was.
-    _change(cursor, (session, 0), "session.imported", {"repairs": []})
     _change(cursor, (session, 0), "session.imported", {"repairs": None})
     indexing.drop(cursor, session, numbers)
     count(cursor, session)
