@@ -247,6 +247,14 @@ class SessionUnknown(StoreError):
     then = ("`perdure sessions list` shows those that exist.", "`perdure sessions list` 列出已有的会话。")
 
 
+class StoreMissing(SessionUnknown):
+    what = (
+        "There is no session '{name}': there is no store {path}.",
+        "没有名为“{name}”的会话：存储 {path} 不存在。",
+    )
+    then = ("Name the one that holds it with --store.", "请用 --store 指定保存它的存储。")
+
+
 class EntryUnknown(StoreError):
     exit_code = 2
     what = (

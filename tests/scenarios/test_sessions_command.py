@@ -332,13 +332,13 @@ def test_an_export_speaks_the_language_that_is_asked_for(kept: Kept) -> None:
 
 def test_an_export_goes_to_a_new_file_and_overwrites_none(kept: Kept) -> None:
     file = kept.command.workspace / "s.md"
-    ran = kept("sessions", "export", "s", "--output", str(file))
+    ran = kept("sessions", "export", "s", "--output", str(file), "--quiet")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     assert file.read_text("utf-8") == kept("sessions", "export", "s").out
     file.write_text("mine")
     again = kept("sessions", "export", "s", "--output", str(file))
     assert (again.code, again.out) == (2, "")
-    assert "File exists" in again.err
+    assert "is there already" in again.err
     assert file.read_text() == "mine"
     nowhere = kept("sessions", "export", "s", "--output", str(file.parent / "no" / "folder.md"))
     assert (nowhere.code, nowhere.out) == (2, "")
@@ -1031,3 +1031,49 @@ def test_a_whole_session_is_forgotten_in_its_forks_too(kept: Kept) -> None:
     assert "forgotten in fork: entries 1-6" in ran.out
     assert "54329" not in json.dumps(kept.messages("fork"))
     assert kept("sessions", "show", "s").code == 2
+
+
+def test_what_all_commands_take_may_stand_before_the_command(tmp_path: Path) -> None:
+    command = Command(tmp_path)
+    store = str(tmp_path / "none.db")
+    told = command("--lang", "zh", "--store", store, "sessions", "list").err
+    assert told == command("sessions", "list", "--lang", "zh", "--store", store).err
+    assert told == f"没有会话：存储 {store} 不存在\n"
+    nearer = command("--lang", "zh", "sessions", "list", "--lang", "en", "--store", store).err
+    assert nearer == f"no sessions: there is no store {store}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("context", "s"),
+        ("sessions", "show", "s"),
+        ("sessions", "verify", "s"),
+        ("recall", "s", "x"),
+        ("sessions", "rm", "s"),
+    ],
+)
+def test_a_store_that_is_not_there_is_named_and_not_made(tmp_path: Path, arguments: Sequence[str]) -> None:
+    path = tmp_path / "none.db"
+    ran = Command(tmp_path)(*arguments, "--store", str(path))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"There is no session 's': there is no store {path}." in ran.err
+    assert not path.exists()
+
+
+def test_people_are_told_what_was_exported_and_what_was_searched(tmp_path: Path) -> None:
+    command = Command(tmp_path)
+    said = json.dumps({"role": "user", "content": "hello"})
+    assert command("sessions", "import", "-", "--session", "s", stdin=said).code == 0
+    name = str(tmp_path / "s.md")
+    assert command("sessions", "export", "s", "--output", name).err.startswith(f"written: {name}, ")
+    again = command("sessions", "export", "s", "--output", name)
+    assert again.code == 2
+    assert "is not written over: name another file" in again.err
+    assert command("sessions", "show", "s", "--lang", "zh").out.startswith("--- 1 用户 ")
+    assert command("sessions", "show", "s").out.startswith("--- 1 user ")
+    nothing = command("recall", "s", "zebra", "--embedder", "none")
+    assert (nothing.code, nothing.out) == (0, "nothing is found\n")
+    assert "--memory project" in nothing.err
+    farther = command("recall", "s", "zebra", "--embedder", "none", "--memory", "project")
+    assert (farther.out, farther.err) == ("nothing is found\n", "")

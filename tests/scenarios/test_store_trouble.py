@@ -333,6 +333,27 @@ def test_recall_says_what_it_could_not_search(tmp_path: Path, lang: str, told: s
         assert (done.code, done.err) == (0, ""), "what can be written is searched whole"
 
 
+@pytest.mark.parametrize("how", ["the file and its folder", "the folder"])
+def test_what_stands_in_the_log_alone_is_read_where_nothing_can_be_written(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "store" / "s.db"
+    program = (
+        "import os, sys; from pathlib import Path\n"
+        "from perdure.store.sqlite import SqliteJournal; from perdure.chat.messages import Kind\n"
+        "journal = SqliteJournal(Path(sys.argv[1])); journal.create('s', {'system': 'x', 'lang': 'en'})\n"
+        "journal.append('s', [(Kind.USER, {'role': 'user', 'content': 'zanzibar is an island'}, 5)])\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    Path(f"{path}-shm").unlink()  # as of a copy, or after the machine went down
+    assert Path(f"{path}-wal").stat().st_size > 0
+    command = Command(tmp_path)
+    with locked(path, LOCKED[how]):
+        for arguments in (("sessions", "show", "s"), ("recall", "s", "zanzibar", "--embedder", "none")):
+            done = ran(command, *arguments, "--store", str(path), prefix=PREFIX)
+            assert (done.code, "zanzibar is an island" in done.out) == (0, True), done.err
+        check_refused(command, path, PREFIX, 3)
+
+
 def left_by_an_older_one(path: Path, schema: int, turns: int = 2) -> None:
     """A store of an older schema, with the session s."""
     path.parent.mkdir()

@@ -24,6 +24,7 @@ from perdure.store.archive import Scope
 from perdure.store.migrations import MIGRATIONS
 from perdure.store.sqlite import SqliteJournal
 from perdure.store.sqlite_archive import SqliteArchive
+from perdure.store.vectors import CENTRED
 
 FILLER = ("We looked at the parser.", "The menu is renamed.", "缓存层处理好了。", "Nothing changed there.")
 
@@ -336,6 +337,24 @@ def test_what_a_fork_alone_still_holds_is_found_in_it(kept: Kept) -> None:
     assert kept.finds("wombat", session="f", reach="project")[0] == ("f", entry)
 
 
+@pytest.mark.parametrize("others", [0, 9])
+def test_what_several_forks_alone_still_hold_is_found_in_one_of_them(kept: Kept, others: int) -> None:
+    (first,) = kept.says("A quokka.")
+    (entry,) = kept.says("The wombat lives in Delft.")
+    for name, origin in (("f", "s"), ("g", "s"), ("h", "g")):
+        kept.journal.fork(origin, name, entry)
+    kept.journal.record("s", "turn.undone", {"first": entry, "last": entry})
+    kept.says("Something else.")
+    for number in range(others):
+        kept.says(f"Nothing of room {number}.", session=f"x{number}")
+    for session in ("s", "f", "g", "h"):
+        found = [hit for hit in kept.finds("wombat", session=session, reach="project") if hit[1] == entry]
+        assert len(found) == 1
+        assert session == "s" or found == [(session, entry)]
+        every = kept.finds("quokka", session=session, reach="project")
+        assert [hit for hit in every if hit[1] == first] == [(session, first)]
+
+
 @pytest.mark.parametrize("gone", ["s", "f"])
 def test_forks_know_each_other_when_the_one_between_is_gone(kept: Kept, gone: str) -> None:
     (entry,) = kept.says("The wombat lives in Delft.")
@@ -451,6 +470,22 @@ def test_vectors_of_another_length_under_the_same_name_do_no_harm_and_are_made_a
     assert kept.embeds(shorter) == 6
     assert {entry for _, entry in kept.finds("aa", shorter)[:2]} == {apple, avocado}
     assert {len(body) for (body,) in kept.rows("SELECT body FROM vector")} == {32}
+    assert kept.embeds(shorter) == 0
+
+
+def test_an_embedder_that_comes_back_with_another_length_is_another_one(kept: Kept) -> None:
+    kept.journal.create("many", {"workspace": "/w"})
+    words = [chr(ord("a") + number % 26) for number in range(CENTRED)]
+    entries = [(Kind.USER, {"role": "user", "content": f"{word} of {word}"}, 3) for word in words]
+    for at in range(0, CENTRED, 200):
+        kept.journal.append("many", entries[at : at + 200])
+    kept.embeds(OneWord("one"))
+    assert kept.rows("SELECT length(centre) FROM embedder WHERE name = 'one'") == [(4 * 32,)]
+    kept.embeds(OneWord("two"))
+    shorter = OneWord("one", 16)
+    assert kept.embeds(shorter) > CENTRED
+    assert kept.rows("SELECT length(centre) FROM embedder WHERE name = 'one'") == [(4 * 16,)]
+    assert kept.finds("bb", shorter, session="many")
     assert kept.embeds(shorter) == 0
 
 

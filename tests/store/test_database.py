@@ -126,6 +126,22 @@ def test_another_program_at_work_is_left_to_it(tmp_path: Path, opened: Any) -> N
 
 
 @OPENED
+def test_behind_a_link_too_nothing_is_touched(tmp_path: Path, opened: Any) -> None:
+    path, link = tmp_path / "there" / "s.db", tmp_path / "link.db"
+    a_store(path)
+    left_by_a_killed_process(path, f"PRAGMA user_version = {NEWER}")
+    link.symlink_to(path)
+    before = path.read_bytes(), Path(f"{path}-wal").read_bytes()
+    with pytest.raises(StoreNewer):
+        opened(link)
+    assert (path.read_bytes(), Path(f"{path}-wal").read_bytes()) == before
+    link.unlink()
+    link.symlink_to(link)
+    with pytest.raises(StoreError):
+        opened(link)
+
+
+@OPENED
 def test_a_newer_store_is_not_touched_nor_what_it_left_in_its_log(tmp_path: Path, opened: Any) -> None:
     whole, killed = tmp_path / "whole" / "s.db", tmp_path / "killed" / "s.db"
     for path in (whole, killed):
@@ -138,7 +154,8 @@ def test_a_newer_store_is_not_touched_nor_what_it_left_in_its_log(tmp_path: Path
 
 @OPENED
 @pytest.mark.parametrize(
-    "content", [b"hello, my notes", b"x" * 5_000, b"\x00" * 5_000, b"SQLite format 3\x00"]
+    "content",
+    [b"\n", b"x", b"no", b"hello, my notes", b"x" * 5_000, b"\x00" * 5_000, b"SQLite format 3\x00"],
 )
 def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path, content: bytes, opened: Any) -> None:
     path = tmp_path / "notes.txt"

@@ -185,6 +185,10 @@ class Recollection:
         """Serve this conversation."""
         self._conversation = conversation
 
+    @property
+    def lang(self) -> Language:
+        return self._of().lang
+
     async def for_request(self, request: str) -> Excerpt | None:
         """What belongs to a new request and isn't in view; None where nothing does."""
         conversation = self._of()

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Self
 
 from perdure.app.opening import open_archive, open_embedder, open_journal, path_of
 from perdure.config import Settings
-from perdure.errors import ConfigError, EntryUnknown, PerdureError, SessionExists, SessionUnknown, Words
+from perdure.errors import (
+    ConfigError,
+    EntryUnknown,
+    PerdureError,
+    SessionExists,
+    SessionUnknown,
+    StoreMissing,
+    Words,
+)
 
 if TYPE_CHECKING:
     from perdure.agent.recalling import Recaller
@@ -131,7 +139,9 @@ class Sessions:
         return self.journal.sessions() if self.is_there else ()
 
     def existing(self, session: str) -> str:
-        if not (self.is_there and self.journal.exists(session)):
+        if not self.is_there:
+            raise StoreMissing(name=session, path=path_of(self.settings.store))
+        if not self.journal.exists(session):
             raise SessionUnknown(name=session)
         return session
 

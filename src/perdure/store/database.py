@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from perdure.chat.encodings import sendable
@@ -25,6 +27,8 @@ from perdure.store.migrations import MIGRATIONS
 PATIENCE = 10.0
 #: What the header of a store says that it is, as SQLite's `application_id`: "prdr". Older ones say nothing.
 APPLICATION = 0x70726472
+#: How a database begins (https://www.sqlite.org/fileformat.html, "The Database Header").
+MAGIC = b"SQLite format 3\0"
 #: Characters of the last request that stand in a list of sessions.
 REQUEST_SHOWN = 200
 
@@ -103,10 +107,12 @@ class Database:
             except StoreError as error:
                 if not _only_reads(error.__cause__):
                     raise
-                self._copy_to_memory()
+                with closing(self.connection) as file:
+                    self.connection = _in_memory(file)
                 self._migrate()
-                # Into the copy goes only what is made anew from the file.
-                self.connection.execute(f"PRAGMA query_only = {'ON' if durable else 'OFF'}")
+        if not self.connection.execute("SELECT file FROM pragma_database_list").fetchone()[0]:
+            # Into a copy goes only what is made anew from the file.
+            self.connection.execute(f"PRAGMA query_only = {'ON' if durable else 'OFF'}")
         self.connection.execute("PRAGMA foreign_keys = ON")
 
     def _migrate(self) -> None:
@@ -118,12 +124,6 @@ class Database:
                     cursor.execute(statement)
             cursor.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
             cursor.execute(f"PRAGMA application_id = {APPLICATION}")
-
-    def _copy_to_memory(self) -> None:
-        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        with closing(self.connection) as file:
-            self.connection = copy
-            file.backup(copy)
 
     def _version(self) -> int:
         return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
@@ -137,10 +137,24 @@ def connected(path: Path) -> sqlite3.Connection:
 def _look_at(path: Path) -> None:
     """Raise where a file is no store of ours, or a newer one, without touching it: to open it for writing
     could write what its log still holds."""
-    way = "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
-    # What can't be seen so is judged when the file has been opened.
-    with suppress(sqlite3.Error), closing(_reader(path, way)) as connection:
-        _schema(connection, path)
+    if _begins_otherwise(path):
+        # SQLite takes one that is shorter than its header for a new one, and would write over it.
+        raise sqlite3.DatabaseError("file is not a database")
+    # What can't be seen so, and a link that leads to itself, is judged when the file has been opened.
+    with suppress(sqlite3.Error, RuntimeError):
+        way = "mode=ro" if _log_of(path).exists() else "mode=ro&immutable=1"
+        with closing(_reader(path, way)) as connection:
+            _schema(connection, path)
+
+
+def _begins_otherwise(path: Path) -> bool:
+    """Whether the file holds something, and not what a database begins with."""
+    try:
+        with path.open("rb") as file:
+            begun = file.read(len(MAGIC))
+    except OSError:  # what can't be read is judged where it is opened
+        return False
+    return bool(begun) and begun != MAGIC
 
 
 def _schema(connection: sqlite3.Connection, path: Path) -> int:
@@ -195,11 +209,30 @@ def _only_reads(error: BaseException | None) -> bool:
 
 
 def _to_read(path: Path) -> sqlite3.Connection:
-    """A file that can't be written; in a folder that can't either, nobody else is writing it."""
-    for way in ("mode=ro", "mode=ro&immutable=1"):
-        with suppress(sqlite3.OperationalError):
-            return _reader(path, way)
-    raise sqlite3.OperationalError("it can't be read")
+    """A file that can't be written; in a folder that can't either, nobody else is writing it. Where the log
+    can't be read in its place, both are read from a copy."""
+    with suppress(sqlite3.OperationalError):
+        return _reader(path, "mode=ro")
+    log = _log_of(path)
+    if not log.exists() or not log.stat().st_size:
+        return _reader(path, "mode=ro&immutable=1")
+    with TemporaryDirectory() as folder:
+        copy = Path(folder, "store")
+        copyfile(path, copy)
+        copyfile(log, _log_of(copy))
+        with closing(connected(copy)) as file:
+            return _in_memory(file)
+
+
+def _log_of(path: Path) -> Path:
+    """Where SQLite writes first what is to stand in the file; beside the file itself, not a link to it."""
+    return Path(f"{path.resolve()}-wal")
+
+
+def _in_memory(file: sqlite3.Connection) -> sqlite3.Connection:
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    file.backup(copy)
+    return copy
 
 
 def _reader(path: Path, way: str) -> sqlite3.Connection:

@@ -21,17 +21,23 @@ def copied(
     last entry of a session that can be found, up to a number: of a turn that was taken back none can."""
     shared = _shared(cursor, sessions)
     copies: dict[int, int] = {}
-    placed: set[int] = set()
+    #: Of each session, those of its family that are placed, with what it has in common with them.
+    common: dict[int, dict[int, int]] = {}
     for root in sorted(shared, key=lambda id: (id != first, id)):
         # From each to the one that shares the most with those before.
         waiting = [(0, root, root)]
         while waiting:
             last, session, nearest = heapq.heappop(waiting)
-            if session in placed:
+            if session in common:
                 continue
-            placed.add(session)
-            if session != nearest:
-                copies[session] = held(nearest, -last)
+            others = {} if session == nearest else {nearest: -last}
+            others |= {other: min(number, -last) for other, number in common.get(nearest, {}).items()}
+            for other, number in others.items():
+                common[other][session] = number
+            common[session] = others
+            if others:
+                # What the nearest took back, another one may still hold.
+                copies[session] = max(held(other, number) for other, number in others.items())
             for other, number in shared[session].items():
                 heapq.heappush(waiting, (-number, other, session))
     return copies

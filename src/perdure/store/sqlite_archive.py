@@ -369,7 +369,10 @@ def _part_with(cursor: sqlite3.Cursor, embedder: str, length: int) -> None:
     """Let an embedder's vectors of another length be another embedder's, of a name that nobody asks for."""
     row = cursor.execute("SELECT id FROM embedder WHERE name = ?", (embedder,)).fetchone()
     kept = dimensions(cursor, row[0]) if row else None
-    if kept not in {None, length}:
+    if kept is None:
+        # The centre is that of vectors which are gone, perhaps of another length.
+        cursor.execute("UPDATE embedder SET centre = NULL WHERE name = ?", (embedder,))
+    elif kept != length:
         renamed = f"{embedder} of {kept} numbers, until {now()}"
         cursor.execute("UPDATE embedder SET name = ? WHERE id = ?", (renamed, row[0]))
 

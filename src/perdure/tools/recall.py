@@ -6,8 +6,9 @@ import re
 from typing import Protocol
 
 from perdure.chat.calls import Example
+from perdure.chat.language import Language, say
 from perdure.chat.messages import Message
-from perdure.errors import ToolError
+from perdure.errors import ToolError, Words
 from perdure.memory.excerpts import way_to
 from perdure.memory.passages import RECALL, whole_text
 from perdure.tools.contract import Tool
@@ -30,9 +31,20 @@ EXAMPLES = (
 )
 
 
+NOTHING: Words = (
+    "nothing is found about that; try other words, or read an entry by its number",
+    "没有找到相关内容；请换一些词，或按编号读取记录",
+)
+
+
 class Recollection(Protocol):
     """What the tool asks, of its own session or of another one that is named. All may raise
     `perdure.errors.PerdureError`: `ToolError` where recalling doesn't reach that session."""
+
+    @property
+    def lang(self) -> Language:
+        """The conversation's."""
+        ...
 
     async def find(self, query: str, first: int | None, last: int | None, session: str = "") -> str:
         """Excerpts that are about the query, of entries ``first`` to ``last``, as one text; empty where
@@ -73,7 +85,7 @@ def recall_tool(recollection: Recollection, page: int, *, others: bool = False) 
             raise ToolError(f"error: entries are a range such as 10-20, not {among}")
         first, last = (int(span[1]), int(span[2] or span[1])) if span else (None, None)
         found = await recollection.find(asked, first, last, session)
-        return found or "nothing is found about that; try other words, or read an entry by its number"
+        return found or say(NOTHING, recollection.lang)
 
     if others:
 

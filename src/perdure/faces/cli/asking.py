@@ -10,8 +10,8 @@ from perdure.faces.cli.terminal import printable
 
 YES_OR_NO: Words = ("[y/N]", "[y/N]")
 NOBODY: Words = (
-    "{question} there is nobody to ask here: say --yes to do it unasked",
-    "{question}这里没有人可以询问：加上 --yes 可直接执行",
+    "{question} (There is nobody to ask here: say --yes to do it unasked)",
+    "{question}（这里没有人可以询问：加上 --yes 可直接执行）",
 )
 KEPT: Words = ("nothing was removed", "没有删除任何内容")
 

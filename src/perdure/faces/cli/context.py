@@ -38,6 +38,7 @@ PARTS: dict[str, tuple[str, Words]] = {
     "free": (".", ("free", "空闲")),
     "reserve": ("#", ("kept free for the answer", "为回答保留")),
 }
+BY_MODEL: Words = (", {model}", "，{model}")
 HEADING: Words = (
     "{session}: {entries} {entries:entry|entries}, window {window:,} tokens{model}",
     "{session}：{entries} 条记录，窗口 {window:,} 个 token{model}",
@@ -121,7 +122,7 @@ async def _undone(agent: Agent, session: str) -> Sequence[int] | None:
 
 
 def _told(overview: Overview, lang: Language) -> list[str]:
-    model = f", {overview.model}" if overview.model else ""
+    model = say(BY_MODEL, lang, model=overview.model) if overview.model else ""
     parts = {**overview.parts, "free": overview.free, "reserve": overview.reserve}
     lines = [
         say(

@@ -29,6 +29,8 @@ With no endpoint set, the small embedded model runs."""
 
 NOT_WRITTEN = ("the output could not be written: {why}", "无法写出输出：{why}")
 
+#: What `perdure sessions` can do.
+SESSIONS = "{list,show,export,import,fork,undo,verify,rm}"
 #: The options that all commands take.
 COMMON: dict[str, dict[str, Any]] = {
     "--model": {"metavar": "NAME", "help": "the model to use"},
@@ -102,6 +104,9 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"perdure {__version__}")
+    # They may stand before the command as well.
+    for option, about in COMMON.items():
+        parser.add_argument(option, **about | {"help": argparse.SUPPRESS}, default=argparse.SUPPRESS)
     parser.set_defaults(command=None, lang=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_run(commands)
@@ -161,7 +166,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _command(commands, "sessions", "what was said before", "Sessions that are kept in the store.")
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(title="actions", metavar=SESSIONS, required=True)
     every = _command(actions, "list", "all sessions, the newest first", "All sessions, newest first.")
     every.add_argument("--json", action="store_true", help="one JSON object a line")
     every.set_defaults(command=_sessions("list_sessions"))

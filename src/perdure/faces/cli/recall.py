@@ -39,6 +39,10 @@ WHOLE: Words = (
     "an entry is shown whole by, for example: {command}",
     "查看整条记录，例如：{command}",
 )
+FARTHER: Words = (
+    "only this session was searched; --memory project searches all of its folder, --memory all every one",
+    "只搜索了本会话；--memory project 搜索其文件夹的所有会话，--memory all 搜索全部会话",
+)
 NONE_HOLDS: Words = ("no entry holds all of these words", "没有同时包含这些词的记录")
 FORGET: Words = (
     "Forget {count} {count:entry|entries} of {session} for good?",
@@ -99,6 +103,8 @@ def recall(arguments: argparse.Namespace) -> int:
         return 0
     if not found:
         print(say(NOTHING, lang))
+        if settings.memory == "session" and not settings.quiet:
+            print(say(FARTHER, lang), file=sys.stderr)
     for number, each in enumerate(found):
         shown = (part.rstrip() for part in printable(line(each.passage, name, lang)).split("\n"))
         print("\n" * bool(number) + "\n".join(shown))

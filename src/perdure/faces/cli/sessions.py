@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from perdure.app import Sessions, new_session_name, path_of
 from perdure.chat.language import Language, say
-from perdure.chat.messages import Entry, text_of
+from perdure.chat.messages import Entry, Kind, text_of
 from perdure.errors import ConfigError, Words, why
 from perdure.faces.cli.asking import sure
 from perdure.faces.cli.run import settings_from
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from perdure.store.journal import SessionSummary
 
 NOT_READ: Words = ("{file} can't be read: {why}", "无法读取 {file}：{why}")
+THERE_ALREADY: Words = (
+    "{file} is there already, and is not written over: name another file, or remove it first",
+    "{file} 已存在，不会被覆盖：请换一个文件名，或先删除它",
+)
 NOT_WRITTEN: Words = ("{file} can't be written: {why}", "无法写入 {file}：{why}")
 IMPORTED: Words = (
     "{entries} {entries:entry|entries} from {file} ({form}) {entries:is|are} now the session {session}",
@@ -43,6 +47,18 @@ UNDONE: Words = (
     "taken back: {count:entry|entries} {entries}; what tools did stays done",
     "已撤销：第 {entries} 条记录；工具做过的事不会撤销",
 )
+WRITTEN: Words = ("written: {file}, {size}", "已写入：{file}，{size}")
+#: In English they are called as in the files.
+KINDS: dict[Kind, Words] = {
+    Kind.USER: ("user", "用户"),
+    Kind.ASSISTANT: ("assistant", "助手"),
+    Kind.TOOL_CALL: ("tool_call", "工具调用"),
+    Kind.TOOL_RESULT: ("tool_result", "工具结果"),
+    Kind.FEEDBACK: ("feedback", "检查意见"),
+    Kind.NOTICE: ("notice", "提示"),
+    Kind.RECALL: ("recall", "召回"),
+    Kind.PLAN: ("plan", "计划"),
+}
 TAKEN_BACK: Words = ("taken back", "已撤销")
 NONE: Words = ("no sessions", "没有会话")
 NO_STORE: Words = ("no sessions: there is no store {path}", "没有会话：存储 {path} 不存在")
@@ -172,8 +188,13 @@ def export_session(arguments: argparse.Namespace) -> int:
             # Half an export would stand in the way of the next one.
             path.unlink(missing_ok=True)
             raise
+    except FileExistsError as error:
+        raise ConfigError(THERE_ALREADY, file=arguments.output) from error
     except OSError as error:
         raise ConfigError(NOT_WRITTEN, file=arguments.output, why=why(error)) from error
+    if not settings.quiet:
+        told = say(WRITTEN, lang, file=arguments.output, size=_size(path.stat().st_size))
+        print(printable(told), file=sys.stderr)
     return 0
 
 
@@ -291,7 +312,7 @@ def _show(entry: Entry, *, as_json: bool, undone: bool, lang: Language) -> None:
         )
         return
     mark = f" ({say(TAKEN_BACK, lang)})" if undone else ""
-    print(f"--- {entry.seq} {entry.kind.value} {entry.time[:19]}{mark}")
+    print(f"--- {entry.seq} {say(KINDS[entry.kind], lang)} {entry.time[:19]}{mark}")
     if text := text_of(entry.message):
         print(printable(text))
     parts = entry.message.get("content")
