@@ -279,9 +279,10 @@ class SessionHeld(StoreError):
     )
     kept = ("Nothing was changed.", "没有改动任何内容。")
     then = (
-        "Wait until it has ended, or name another --session; "
-        "`perdure sessions show` and `perdure recall` can read it meanwhile.",
-        "请等它结束，或换一个 --session；其间仍可用 `perdure sessions show` 和 `perdure recall` 读取。",
+        "Wait until it has ended; meanwhile `perdure sessions show` and `perdure recall` can read it, and "
+        "`perdure sessions fork` makes a session of its own from it.",
+        "请等它结束；其间可用 `perdure sessions show` 和 `perdure recall` 读取，"
+        "或用 `perdure sessions fork` 由它另建一个会话。",
     )
 
 

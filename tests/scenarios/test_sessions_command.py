@@ -297,6 +297,16 @@ def test_a_common_option_that_does_nothing_is_taken_all_the_same(kept: Kept) -> 
 # --- export and import ----------------------------------------------------------------------------
 
 
+def lines_of(*records: Any) -> str:
+    return "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in records)
+
+
+def system_of(kept: Kept, name: str) -> Any:
+    created, *_ = kept.records(name)
+    assert isinstance(created, Recorded)
+    return created.body["system"]
+
+
 def test_what_is_exported_raw_and_imported_again_gives_the_same_messages(kept: Kept) -> None:
     exported = kept("sessions", "export", "s", "--format", "jsonl", "--raw")
     assert (exported.code, exported.err) == (0, "")
@@ -311,6 +321,20 @@ def test_what_is_exported_raw_and_imported_again_gives_the_same_messages(kept: K
     assert [json.loads(line).get("message") for line in twice.out.splitlines() if '"message"' in line] == [
         json.loads(line).get("message") for line in exported.out.splitlines() if '"message"' in line
     ]
+
+
+@pytest.mark.parametrize("raw", [(), ("--raw",)], ids=["masked", "raw"])
+def test_a_system_prompt_goes_through_export_and_import(kept: Kept, raw: tuple[str, ...]) -> None:
+    system = f"You are a shop helper. The key is {KEY}."
+    history = lines_of({"role": "system", "content": system}, *SAID[4:6])
+    assert kept("sessions", "import", "-", "--session", "o1", stdin=history).code == 0
+    assert system_of(kept, "o1") == system
+    exported = kept("sessions", "export", "o1", "--format", "jsonl", *raw)
+    assert kept("sessions", "import", "-", "--session", "o2", stdin=exported.out).code == 0
+    assert system_of(kept, "o2") == (system if raw else system.replace(KEY, "[secret]"))
+    twice = kept("sessions", "export", "o2", "--format", "jsonl", *raw)
+    assert kept("sessions", "import", "-", "--session", "o3", stdin=twice.out).code == 0
+    assert system_of(kept, "o3") == system_of(kept, "o2")
 
 
 @pytest.mark.parametrize("format", ["md", "html", "jsonl"])
@@ -377,11 +401,17 @@ def test_an_import_of_a_torn_file_names_the_damage_and_keeps_its_bytes(kept: Kep
     told = ran.err.splitlines()
     assert told[0].startswith("line 5: zero bytes")
     assert told[1].startswith("line 9: the file ends in the middle of it")
+    assert all(
+        "kept in the session: sessions export --format jsonl --raw shows them" in each for each in told
+    )
+    exported = [kept("sessions", "export", "t", "--format", "jsonl", *raw).out for raw in ((), ("--raw",))]
+    assert ["AAAAAAAA" in each for each in exported] == [False, True]
     assert kept.messages("t") == list(SAID[:7])
     kept_aside = [each for each in kept.records("t") if isinstance(each, Recorded) and "damage" in each.type]
     assert [each.body["line"] for each in kept_aside] == [5, 9]
     chinese = kept("sessions", "import", "torn.jsonl", "--lang", "zh", "--json")
     assert chinese.err.startswith("第 5 行：")
+    assert "可用 sessions export --format jsonl --raw 查看" in chinese.err
     body = json.loads(chinese.out)
     assert [each["line"] for each in body["damages"]] == [5, 9]
     assert (body["entries"], body["form"], body["repairs"]) == (7, "chat", [])
@@ -506,6 +536,11 @@ def test_settings_of_the_wrong_type_are_none(kept: Kept, settings: dict[str, Any
     ran = kept("sessions", "import", "-", "--session", "n", stdin="\n".join(map(json.dumps, lines)))
     assert (ran.code, ran.err) == (0, "")
     assert kept("context", "n").code == 0
+    created = {"event": "session.created", "after": 0, "time": "", "body": settings}
+    ran = kept("sessions", "import", "-", "--session", "c", stdin=lines_of(*lines, created))
+    assert (ran.code, ran.err) == (0, "")
+    assert kept("context", "c").code == 0
+    assert system_of(kept, "c") == system_of(kept, "n")
 
 
 @pytest.mark.parametrize("content", ["", "no conversation at all", "[]", "{}", "\x00\x00\x00", "[1, 2]"])
@@ -944,6 +979,7 @@ def test_a_session_that_another_process_has_is_read_but_not_written(kept: Kept) 
             ran = kept(*arguments)
             assert (ran.code, ran.out) == (1, "")
             assert "is in use by process" in ran.err
+            assert "--session" not in ran.err, "an option that these commands don't have"
         assert "正由" in kept("sessions", "undo", "s", "--lang", "zh").err
         ran = kept("forget", "s", "--entries", "1", "--yes")
         assert (ran.code, "is in use by process" in ran.err) == (1, True)

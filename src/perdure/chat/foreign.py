@@ -38,6 +38,8 @@ NO_JSON: Words = ("it is no JSON", "它不是 JSON")
 #: Marks a message's place while it is mended; no wire form has such a field.
 _PLACE = "perdure place"
 _TIMES = ("time", "timestamp", "created_at")
+#: Events of our own export that tell its settings.
+_TELLING = frozenset({"session.created", "session.opened"})
 _LISTS = ("messages", "input", "items", "output")
 #: Kinds that only the message itself decides.
 _STRUCTURAL = frozenset({Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ASSISTANT})
@@ -164,7 +166,7 @@ def _is_own(record: Record) -> bool:
 
 
 def _read_own(reading: Reading, records: Sequence[Record]) -> None:
-    """Entries stand as they are. What was taken back stays so: a `turn.undone` names its entries."""
+    """Entries stand as they are. What was taken back is left out: a `turn.undone` names its entries."""
     # Of exports one behind the other, each has numbers of its own.
     undone: list[list[tuple[int, int]]] = [[]]
     said: list[tuple[Any, int, Said]] = []
@@ -179,9 +181,9 @@ def _read_own(reading: Reading, records: Sequence[Record]) -> None:
             said.append((record["entry"], len(undone) - 1, read))
         elif record.get("event") == "turn.undone":
             undone[-1] += _ranges(record.get("body"))
-        elif record.get("event") == "session.opened" and isinstance(record.get("body"), dict):
-            told = {name: record["body"][name] for name in ("system", "lang") if name in record["body"]}
-            reading.settings |= told
+        elif record.get("event") in _TELLING and isinstance(record.get("body"), dict):
+            told = {name: record["body"].get(name) for name in ("system", "lang")}
+            reading.settings |= {name: text for name, text in told.items() if isinstance(text, str)}
         elif "perdure" in record and isinstance(record.get("settings"), dict):
             reading.settings |= record["settings"]
         elif "event" not in record and "perdure" not in record:

@@ -33,8 +33,8 @@ IMPORTED: Words = (
     "来自 {file}（{form}）的 {entries} 条记录已成为会话 {session}",
 )
 DAMAGED: Words = (
-    "line {line}: {what}; its bytes are kept in the session",
-    "第 {line} 行：{what}；原字节已存入会话",
+    "line {line}: {what}; its bytes are kept in the session: sessions export --format jsonl --raw shows them",
+    "第 {line} 行：{what}；原字节已存入会话：可用 sessions export --format jsonl --raw 查看",
 )
 LEFT_OUT: Words = ("left out: {what}", "未导入：{what}")
 SEVERAL: Words = (
