@@ -43,6 +43,8 @@ def called(name: str, arguments: str, result: str, id: str = "c") -> list[Messag
         ("What is 23*47+11? Use the calculator.", "calculator", "23*47+11"),
         ("Work out (17-4)*3 please", "calculator", "(17-4)*3"),
         ("计算 88*91", "calculator", "88*91"),
+        ("What is 1+1?", "calculator", "1+1"),
+        ("1+1等于几？", "calculator", "1+1"),
         ("Read the file docs/intro.md", "read_file", "docs/intro.md"),
         ("读取文件 notes/plan.txt", "read_file", "notes/plan.txt"),
         ("Run git status", "bash", "git status"),

@@ -65,8 +65,9 @@ def _as_in(request: str, value: str, copied: bool, endings: Sequence[str]) -> st
     if whole and not occurs(written, _QUOTED.sub(" ", request)):
         return whole
     paths = _paths(request)
+    sums = _arithmetic(request)
     for literals, of_that_kind in (
-        (_arithmetic(request), _trimmed(written) == written),
+        (sums, _trimmed(written) == written or _is_part(written, sums, request)),
         (paths, copied or _PATH.fullmatch(written) is not None),
     ):
         if written in literals or (copied and written in _words(request)):
@@ -80,6 +81,14 @@ def _as_in(request: str, value: str, copied: bool, endings: Sequence[str]) -> st
         return written or value
     begun = [ending for ending in endings if ending.split()[:1] == written.split()[:1]]
     return _most_alike(written, [*quoted, *begun]) or written
+
+
+def _is_part(written: str, sums: Sequence[str], request: str) -> bool:
+    """What was written is a piece of the request's only sum, and stands nowhere else in it."""
+    if len(sums) != 1 or not _RUN.fullmatch(written) or not re.search(r"\d", written):
+        return False
+    is_in_it = "".join(written.split()) in "".join(sums[0].split())
+    return is_in_it and not occurs(written, request.replace(sums[0], " "))
 
 
 def _words(request: str) -> list[str]:
