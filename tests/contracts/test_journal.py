@@ -236,7 +236,9 @@ def test_what_is_forgotten_is_gone_from_the_journal_its_forks_and_every_excerpt_
     journal.append("other", [calling("c", "recall", {"query": "code"})])
     journal.append("other", [result("c", f"1: the code is {SECRET}")], [("recall", {"recalled": [["s", 1]]})])
     assert sorted(holds(journal, SECRET)) == ["fork", "grandchild", "other", "s"]
+    reached = journal.reached("s", [1])
     gone = journal.forget("s", [1], blanked)
+    assert list(gone.entries.items()) == list(reached.items())
     assert dict(gone.entries) == {"s": [1], "fork": [1], "grandchild": [1], "other": [1, 4]}
     assert gone.summaries == 1
     assert holds(journal, SECRET) == []
@@ -249,6 +251,24 @@ def test_what_is_forgotten_is_gone_from_the_journal_its_forks_and_every_excerpt_
     on_disk = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"zanzibar" not in on_disk
     assert b"grandchild" in on_disk
+
+
+def test_who_asks_what_forgetting_reaches_changes_nothing_and_may_ask_while_others_write(
+    journal: Journal, opened: Callable[[], Journal]
+) -> None:
+    journal.append("s", [user("a"), user("b"), user("c")])
+    journal.fork("s", "child", 2)
+    before = {name: list(journal.records(name)) for name in ("s", "child")}
+    other = opened()
+    other.hold("s")
+    assert dict(journal.reached("child", [1])) == {"child": [1], "s": [1]}
+    assert list(journal.reached("child", [1])) == ["child", "s"], "the one that was asked for first"
+    assert dict(journal.reached("s", [2, 3])) == {"s": [2, 3], "child": [2]}
+    assert dict(journal.reached("s", [2, 3], forks=False)) == {"s": [2, 3]}
+    assert dict(journal.reached("s", [])) == {"s": []}
+    with pytest.raises(SessionUnknown):
+        journal.reached("nobody", [1])
+    assert {name: list(journal.records(name)) for name in ("s", "child")} == before
 
 
 def test_a_fork_at_a_request_knows_whose_words_stand_before_it(journal: Journal) -> None:
@@ -271,6 +291,25 @@ def test_forgetting_is_no_work_in_a_session(journal: Journal) -> None:
     assert before[0][0] == "s"
     journal.forget("s", [1], blanked)
     assert [(each.name, each.changed) for each in journal.sessions()] == before
+
+
+@pytest.mark.parametrize("origin", [True, False])
+def test_forks_of_a_fork_that_was_removed_share_all_they_shared(journal: Journal, origin: bool) -> None:
+    journal.append("s", [user("one"), answer("two")])
+    if origin:
+        journal.fork("s", "a", 2)
+    else:
+        journal.create("a", {})
+        journal.append("a", [user("one"), answer("two")])
+    journal.append("a", [user(f"the code is {SECRET}"), answer("noted"), user("five")])
+    for name, at in (("b", 4), ("c", 5), ("d", 3), ("e", 1)):
+        journal.fork("a", name, at)
+    journal.remove("a", blanked)
+    gone = journal.forget("b", [3], blanked)
+    assert dict(gone.entries) == {"b": [3], "c": [3], "d": [3]}
+    assert holds(journal, SECRET) == []
+    first = journal.forget("e", [1], blanked)
+    assert set(first.entries) == {"b", "c", "d", "e", *(["s"] if origin else [])}
 
 
 def test_what_was_mended_when_it_came_in_is_forgotten_too(journal: Journal) -> None:
@@ -339,7 +378,9 @@ def test_a_session_is_removed_with_all_that_is_kept_of_it(journal: Journal, tmp_
     journal.create("other", {})
     journal.append("other", [result("c", SECRET)], [("recall", {"recalled": [["s", 1]]})])
     journal.fork("s", "fork", 1)
+    reached = journal.reached("s", [1], forks=False)
     gone = journal.remove("s", blanked)
+    assert reached == {"s": [1], "other": [1]}
     assert {name: list(numbers) for name, numbers in gone.entries.items()} == {"s": [1], "other": [1]}
     assert not journal.exists("s")
     assert holds(journal, SECRET) == ["fork"], "a fork is a session of its own"

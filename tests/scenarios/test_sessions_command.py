@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from perdure.agent.conversation import Conversation, result_message
 from perdure.app.sessions import CATCHING_UP
-from perdure.chat.messages import Entry, Message, kind_of
+from perdure.chat.messages import Entry, Kind, Message, kind_of
 from perdure.chat.tokens import Usage, counter_for
 from perdure.faces.cli.main import run
 from perdure.memory.budget import Budget
@@ -743,6 +743,69 @@ def test_forgetting_says_which_forks_lose_it_too(kept: Kept) -> None:
     chinese = kept("forget", "f", "--entries", "1", "--yes", "--lang", "zh")
     assert "已在 f 中忘记：第 1 条记录" in chinese.out
     assert "54329" not in json.dumps([kept.messages("s"), kept.messages("f")])
+
+
+def quoting(kept: Kept, name: str, of: str, entry: int) -> None:
+    """A session in which an entry of another one was recalled."""
+    journal = SqliteJournal(kept.path)
+    journal.create(name, {"system": "x", "lang": "en", "workspace": "/w"})
+    excerpt: Message = {"role": "user", "content": "recalled"}
+    entries = [(Kind.RECALL, excerpt, 5), (Kind.USER, {"role": "user", "content": "hm"}, 5)]
+    journal.append(name, entries, [("recall", {"recalled": [[of, entry]], "before": 1})])
+    journal.close()
+
+
+ASKED = {
+    ("forget", "quoting", "--entries", "2"): [
+        "  and in quoting: 1 entry with the same words or an excerpt of them",
+    ],
+    ("forget", "s", "--entries", "1-3"): [
+        "  and in fork: 3 entries with the same words or an excerpt of them",
+        "  and in quoting: 1 entry with the same words or an excerpt of them",
+    ],
+    ("forget", "s"): [
+        "  and in fork: 6 entries with the same words or an excerpt of them",
+        "  and in quoting: 1 entry with the same words or an excerpt of them",
+    ],
+    ("forget", "fork", "--entries", "6", "--lang", "zh"): [
+        "  另有会话 s：1 条记录含有相同的内容或其摘录",
+    ],
+    ("sessions", "rm", "s"): [
+        "  and in quoting: 1 entry with an excerpt of it",
+        "  kept in fork: 6 entries with the same words or an excerpt of them; `perdure forget` removes these"
+        " too",
+    ],
+    ("sessions", "rm", "s", "--lang", "zh"): [
+        "  另有会话 quoting：1 条记录含有它的摘录",
+        "  会话 fork 中保留：6 条记录含有相同的内容或其摘录；`perdure forget` 会将其一并删除",
+    ],
+}
+
+
+@pytest.mark.parametrize(("command", "told"), ASKED.items(), ids=map(" ".join, ASKED))
+def test_before_the_question_it_is_said_what_goes_in_other_sessions(
+    kept: Kept, command: tuple[str, ...], told: list[str]
+) -> None:
+    kept("sessions", "fork", "s", "--session", "fork", "--at", "6")
+    quoting(kept, "quoting", "s", 1)
+    journal = SqliteJournal(kept.path)
+    journal.append("quoting", [(Kind.RECALL, SAID[2], 5)], [("recall", {"recalled": [["quoting", 2]]})])
+    journal.close()
+    kept.holds("other")
+    asking = kept.at_terminal(*command)
+    asking.setwinsize(40, 200)
+    asking.expect("\\[y/N\\]")
+    lines = [line for line in asking.before.splitlines() if re.match("  and|  kept|  另|  会话", line)]
+    assert lines == told
+    asking.sendline("n")
+    asking.expect(pexpect.EOF)
+    asking.close()
+
+
+def test_removing_says_what_went_in_other_sessions(kept: Kept) -> None:
+    quoting(kept, "quoting", "s", 1)
+    ran = kept("sessions", "rm", "s", "--yes")
+    assert (ran.out, ran.err) == ("removed: s, 8 entries\nforgotten in quoting: entry 1\n", "")
 
 
 def test_words_that_no_entry_holds_forget_nothing(kept: Kept) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -267,6 +267,16 @@ class Sessions:
         wanted = set(words_of(query))
         entries = (each for each in self.records(session) if isinstance(each, Entry))
         return [each.seq for each in entries if wanted and wanted <= set(words_of(whole_text(each.message)))]
+
+    def elsewhere(
+        self, session: str, numbers: Sequence[int], *, forks: bool = True
+    ) -> Mapping[str, Sequence[int]]:
+        """Where else these entries stand, or excerpts of them, by session, the same one too: what `forget`
+        reaches besides. Without ``forks`` only excerpts: what `remove` reaches."""
+        self.existing(session)
+        places = dict(self.journal.reached(session, numbers, forks=forks))
+        places[session] = sorted(set(places[session]).difference(numbers))
+        return {name: found for name, found in places.items() if found}
 
     def forget(self, session: str, numbers: Sequence[int]) -> Forgotten:
         """Remove the words of entries for good, and all that was made from them."""

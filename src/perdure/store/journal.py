@@ -135,6 +135,14 @@ class Journal(Protocol):
         Raises `SessionExists`, and `ValueError` where there is no such entry."""
         ...
 
+    def reached(
+        self, session: str, numbers: Sequence[int], *, forks: bool = True
+    ) -> Mapping[str, Sequence[int]]:
+        """Where these entries stand, in the session itself first, then the same ones in its forks and in what
+        it was forked from, and excerpts of all of them in any session: what `forget` replaces. Without
+        ``forks`` only excerpts: what `remove` replaces in other sessions."""
+        ...
+
     def forget(self, session: str, numbers: Sequence[int], instead: Instead) -> Forgotten:
         """Replace entries for good, in its forks too, and remove what was derived from them: words, vectors,
         summaries, notes, checkpoints, and excerpts that quoted them in any session. An event says that it

@@ -176,6 +176,14 @@ class SqliteJournal:
             indexing.copy(cursor, old, id, min([at, *(number - 1 for number in gone)]))
             self._write_event(cursor, id, "session.forked", {"from": session, "at": at})
 
+    def reached(
+        self, session: str, numbers: Sequence[int], *, forks: bool = True
+    ) -> Mapping[str, Sequence[int]]:
+        with self._database.reading() as cursor:
+            id = self._database.session(cursor, session)
+            places = forgetting.found(cursor, id, numbers, forks=forks)
+            return {self._name(cursor, id): sorted(found) for id, found in places.items()}
+
     @indexing.mending
     def forget(self, session: str, numbers: Sequence[int], instead: Instead) -> Forgotten:
         with self._database.transaction() as cursor:

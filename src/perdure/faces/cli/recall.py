@@ -11,9 +11,10 @@ from perdure.app import Sessions
 from perdure.chat.language import say
 from perdure.errors import ConfigError, Words
 from perdure.faces.cli.asking import sure
+from perdure.faces.cli.elsewhere import ALSO, tell, tell_forgotten
 from perdure.faces.cli.progress import waiting
 from perdure.faces.cli.run import settings_from
-from perdure.faces.cli.spans import in_spans, span_of
+from perdure.faces.cli.spans import span_of
 from perdure.faces.cli.terminal import json_line, language_of_person, one_line, printable
 from perdure.memory.excerpts import line
 from perdure.memory.passages import Passage
@@ -55,10 +56,6 @@ FORGET_ALL: Words = (
 FORGOTTEN_ALL: Words = (
     "forgotten: the whole session {session}, {count} {count:entry|entries}",
     "已忘记：整个会话 {session}（{count} 条记录）",
-)
-FORGOTTEN: Words = (
-    "forgotten in {session}: {count:entry|entries} {entries}",
-    "已在 {session} 中忘记：第 {entries} 条记录",
 )
 SUMMARIES: Words = (
     "removed with them: {summaries} {summaries:summary|summaries}, and all notes that were made since",
@@ -130,8 +127,10 @@ def forget(arguments: argparse.Namespace) -> int:
             else:
                 print(say(NONE_HOLDS, lang))
             return 1
-        if not (whole or arguments.yes):
-            _preview(sessions, name, numbers)
+        if not arguments.yes:
+            if not whole:
+                _preview(sessions, name, numbers)
+            tell(ALSO, sessions.elsewhere(name, numbers), lang)
         question = say(FORGET_ALL if whole else FORGET, lang, session=name, count=len(numbers))
         if not sure(question, yes=arguments.yes, lang=lang):
             return 1
@@ -143,12 +142,9 @@ def forget(arguments: argparse.Namespace) -> int:
         forgotten = {session: list(entries) for session, entries in gone.entries.items()}
         json_line({"forgotten": forgotten, "summaries": gone.summaries, "lingers": lingers})
         return 0
-    for session, entries in gone.entries.items():
-        if whole and session == name:
-            print(printable(say(FORGOTTEN_ALL, lang, session=session, count=count)))
-        else:
-            facts = {"session": session, "count": len(entries), "entries": in_spans(entries)}
-            print(printable(say(FORGOTTEN, lang, **facts)))
+    if whole:
+        print(printable(say(FORGOTTEN_ALL, lang, session=name, count=count)))
+    tell_forgotten((each for each in gone.entries.items() if not whole or each[0] != name), lang)
     if gone.summaries:
         print(say(SUMMARIES, lang, summaries=gone.summaries))
     return 0

@@ -15,6 +15,7 @@ from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, Kind, text_of
 from perdure.errors import ConfigError, Words, why
 from perdure.faces.cli.asking import sure
+from perdure.faces.cli.elsewhere import EXCERPTS, LEFT, tell, tell_forgotten
 from perdure.faces.cli.run import settings_from
 from perdure.faces.cli.spans import as_spans, span_of
 from perdure.faces.cli.terminal import json_line, language_of_person, one_line, printable, short_folder
@@ -269,11 +270,24 @@ def remove_session(arguments: argparse.Namespace) -> int:
     with Sessions(settings) as sessions:
         name = sessions.existing(arguments.name)
         entries = sessions.count(name)
+        if not arguments.yes:
+            _tell_elsewhere(sessions, name, entries, lang)
         if not sure(say(REMOVE, lang, session=name, entries=entries), yes=arguments.yes, lang=lang):
             return 1
-        sessions.remove(name)
+        gone = sessions.remove(name)
     print(printable(say(REMOVED, lang, session=name, entries=entries)))
+    tell_forgotten((each for each in gone.entries.items() if each[0] != name), lang)
     return 0
+
+
+def _tell_elsewhere(sessions: Sessions, session: str, entries: int, lang: Language) -> None:
+    """What goes in other sessions with a session, and what of it they keep."""
+    every = range(1, entries + 1)
+    excerpts = sessions.elsewhere(session, every, forks=False)
+    tell(EXCERPTS, excerpts, lang)
+    reached = sessions.elsewhere(session, every).items()
+    kept = {name: set(found).difference(excerpts.get(name, ())) for name, found in reached}
+    tell(LEFT, {name: found for name, found in kept.items() if found}, lang)
 
 
 def verify_session(arguments: argparse.Namespace) -> int:
