@@ -163,6 +163,26 @@ def test_a_list_shows_each_workspace_in_short_and_as_json_whole(kept: Kept, tmp_
     assert whole == {"deep": str(deep), "nowhere": "/", "s": str(kept.command.workspace)}
 
 
+@pytest.mark.parametrize("columns", [70, 80, 100, 200])
+def test_at_a_terminal_no_line_of_a_list_is_longer_than_it_is_wide(kept: Kept, columns: int) -> None:
+    kept.holds(
+        "20261202-190501-63ae", [{"role": "user", "content": "我们的网关密钥每月十七号轮换一次。" * 5}]
+    )
+    kept.holds(
+        "words", [{"role": "user", "content": "many short words " * 9}], Path("/srv/a/deep/folder/of/work")
+    )
+    listing = kept.at_terminal("sessions", "list")
+    listing.setwinsize(24, columns)
+    lines = listing.read().splitlines()
+    listing.close()
+    assert len(lines) == 3
+    assert max(map(cell_len, lines)) <= columns
+    assert all(re.search(r"  \d turns?, \d entr(y|ies), ", line) for line in lines)
+    assert all(("  ~/workspace" in line or "/of/work" in line) is (columns >= 100) for line in lines)
+    assert ["…" in line for line in lines[:2]] == [columns in {80, 200}] * 2, "else there is no room for it"
+    assert max(map(cell_len, kept("sessions", "list").out.splitlines())) > 150
+
+
 def test_a_store_without_sessions_lists_none(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     ran = kept("sessions", "list")

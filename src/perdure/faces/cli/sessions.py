@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from perdure.app import Sessions, new_session_name, path_of
 from perdure.chat.language import Language, say
@@ -16,12 +15,10 @@ from perdure.chat.messages import Entry, Kind, text_of
 from perdure.errors import ConfigError, Words, why
 from perdure.faces.cli.asking import sure
 from perdure.faces.cli.elsewhere import EXCERPTS, LEFT, tell, tell_forgotten
+from perdure.faces.cli.listing import rows
 from perdure.faces.cli.run import settings_from
 from perdure.faces.cli.spans import as_spans, span_of
-from perdure.faces.cli.terminal import json_line, language_of_person, one_line, printable, short_folder
-
-if TYPE_CHECKING:
-    from perdure.store.journal import SessionSummary
+from perdure.faces.cli.terminal import json_line, language_of_person, printable, readable_size
 
 NOT_READ: Words = ("{file} can't be read: {why}", "无法读取 {file}：{why}")
 THERE_ALREADY: Words = (
@@ -90,13 +87,6 @@ UNKNOWN: Words = (
     "{unknown:it|them} was forgotten",
     "{unknown} 个无法比较：由旧版本发送，或其中有内容已被忘记",
 )
-LISTED: Words = (
-    "{name}  {changed}  {workspace}  {turns} {turns:turn|turns}, {entries} {entries:entry|entries}, {size}"
-    "  {request}",
-    "{name}  {changed}  {workspace}  {turns} 个回合，{entries} 条记录，{size}  {request}",
-)
-#: Columns to which a short name is filled up in a list.
-NAME_COLUMNS = 28
 
 
 def list_sessions(arguments: argparse.Namespace) -> int:
@@ -113,29 +103,10 @@ def list_sessions(arguments: argparse.Namespace) -> int:
         print(printable(say(NO_STORE, lang, path=path_of(settings.store))), file=sys.stderr)
     elif not every:
         print(say(NONE, lang), file=sys.stderr)
-    _list(every, lang)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for row in rows(every, lang, width):
+        print(row)
     return 0
-
-
-def _list(every: Sequence[SessionSummary], lang: Language) -> None:
-    from rich.cells import cell_len, set_cell_size
-
-    rows = [(printable(each.name), short_folder(each.workspace), each) for each in every]
-    name_columns = min(max((cell_len(name) for name, _, _ in rows), default=0), NAME_COLUMNS)
-    folder_columns = max((cell_len(folder) for _, folder, _ in rows), default=0)
-    for name, folder, each in rows:
-        line = say(
-            LISTED,
-            lang,
-            name=set_cell_size(name, max(cell_len(name), name_columns)),
-            changed=each.changed[:16].replace("T", " "),
-            workspace=set_cell_size(folder, folder_columns),
-            turns=each.turns,
-            entries=each.entries,
-            size=_size(each.size),
-            request=one_line(each.request, 60),
-        )
-        print(line.rstrip())
 
 
 def show_session(arguments: argparse.Namespace) -> int:
@@ -194,7 +165,7 @@ def export_session(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise ConfigError(NOT_WRITTEN, file=arguments.output, why=why(error)) from error
     if not settings.quiet:
-        told = say(WRITTEN, lang, file=arguments.output, size=_size(path.stat().st_size))
+        told = say(WRITTEN, lang, file=arguments.output, size=readable_size(path.stat().st_size))
         print(printable(told), file=sys.stderr)
     return 0
 
@@ -335,13 +306,3 @@ def _show(entry: Entry, *, as_json: bool, undone: bool, lang: Language) -> None:
             print(printable(f"[{part.get('type')}]"))
     for call in entry.message.get("tool_calls") or ():
         print(printable(f"{call['function']['name']} {call['function']['arguments']}"))
-
-
-def _size(characters: int) -> str:
-    """Bytes as people read them."""
-    size = float(characters)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 10 else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

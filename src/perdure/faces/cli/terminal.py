@@ -51,6 +51,15 @@ def one_line(text: str, width: int = 100) -> str:
     return flat if len(flat) <= width else f"{flat[: width - 1]}…"
 
 
+def readable_size(size: float) -> str:
+    """Bytes as people read them."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 10 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
 def json_line(value: dict[str, Any] | list[dict[str, Any]]) -> None:
     """Write one JSON value as a line of UTF-8."""
     line = json.dumps(value, ensure_ascii=False)
