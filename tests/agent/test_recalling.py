@@ -94,6 +94,27 @@ async def test_what_left_the_window_stands_right_before_the_request_that_is_abou
     assert kinds == [Kind.RECALL, Kind.USER, Kind.ASSISTANT]
 
 
+@pytest.mark.parametrize("words", [90, 110, 130, 150])
+async def test_what_leaves_to_make_room_for_a_request_is_recalled_with_it(tmp_path: Path, words: int) -> None:
+    kept = Kept(tmp_path)
+    await kept.turn("Our mascot is a wombat called Gregory, who lives in Delft.")
+    # Until one more such turn would not fit, so that the question makes the first compaction.
+    filler = "Now look at a chapter of the manual. " + "blah " * words
+    for _ in range(20):
+        await kept.turn(filler)
+        assert kept.of("compaction") == []
+        model = kept.models[-1]
+        (used,) = [event.usage.prompt for event in kept.of("usage")]
+        if used + 2 * model.counter.text(filler) > WINDOW - 512:
+            break
+    await kept.turn(f"{MASCOT} {'blah ' * 2 * words}")
+    (compaction,) = kept.of("compaction")
+    assert 1 in compaction.left
+    (event,) = kept.of("recall")
+    assert ("s", 1) in event.entries
+    assert [entry.kind for entry in kept.entries()][-3:] == [Kind.RECALL, Kind.USER, Kind.ASSISTANT]
+
+
 async def test_it_stays_with_its_turn_so_that_the_next_prompt_begins_with_the_same_bytes(kept: Kept) -> None:
     for _ in range(3):
         await kept.turn(MASCOT)

@@ -294,6 +294,29 @@ def test_nothing_is_relevant_to_what_was_never_spoken_of(request_: str) -> None:
     assert relevant(query(request_), found, ranked(query(request_), found)) == []
 
 
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ("When do we deploy?", "We deploy on Thursdays at 14:30 with make ship."),
+        ("What time do we deploy?", "We deploy on Thursdays at 14:30 with make ship."),
+        ("Wombat?", "Our mascot is a wombat."),
+        ("发票放在哪里？", "发票放在 /srv/invoices。"),
+    ],
+)
+def test_a_request_that_tells_but_one_thing_is_about_the_few_that_speak_of_it(
+    request_: str, said: str
+) -> None:
+    found = among_talk(said)
+    about = relevant(query(request_), found, ranked(query(request_), found))
+    assert [each.passage.text for each in about[:1]] == [said]
+
+
+def test_a_request_that_tells_but_one_thing_is_not_about_what_all_speak_of() -> None:
+    often = among_talk(*(f"We deploy on day {number}." for number in range(40)))
+    asked = query("When do we deploy?")
+    assert relevant(asked, often, ranked(asked, often)) == []
+
+
 @pytest.mark.parametrize("request_", ["Where does our mascot, the wombat, live?", "吉祥物袋熊住在哪里？"])
 def test_what_was_spoken_of_is_relevant(request_: str) -> None:
     said = (

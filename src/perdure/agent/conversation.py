@@ -109,6 +109,10 @@ class Conversation:
         """What was out of order in the journal and isn't in the prompt: each with the entry's number."""
         return self._pairing.mended
 
+    def fits(self, ahead: int) -> bool:
+        """So many tokens more still fit the next prompt."""
+        return self.tokens + ahead <= self._memory.limit
+
     def take_form(self, form: Form) -> None:
         """What the client does to the order of roles adds tokens, which must have their room."""
         if form != self._memory.form:

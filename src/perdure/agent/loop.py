@@ -181,16 +181,19 @@ class Loop:
         self._tell(Recalled(entries=excerpt.recalled, text=excerpt.text, tokens=excerpt.tokens))
 
     async def _recalled(self, task: str) -> Excerpt | None:
-        """An excerpt that fits beside the request. Where room must be made for both, that happens first, so
-        that what is in view is known when it is chosen."""
+        """An excerpt that fits beside the request. Where room must be made, for the request or for both,
+        that happens first, so that what is in view is known when it is chosen."""
         if self.recollection is None or not self.recalls:
             return None
-        excerpt = await self.recollection.for_request(task)
-        if excerpt is None:
-            return None
-        ahead = sum(self.model.counter.message(said(text)) for text in (task, excerpt.text))
+        asked = self.model.counter.message(said(task))
         try:
-            made_room = await self._compact(ahead)
+            has_room = not self.conversation.fits(asked)
+            if has_room:
+                await self._compact(asked + self.recollection.room)
+            excerpt = await self.recollection.for_request(task)
+            if excerpt is None or has_room:
+                return excerpt
+            made_room = await self._compact(asked + self.model.counter.message(said(excerpt.text)))
         except PromptOverflow:
             return None
         return await self.recollection.for_request(task) if made_room else excerpt

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import anyio
 import anyio.to_thread
 
-from perdure.agent.conversation import Conversation
+from perdure.agent.conversation import Conversation, said
 from perdure.chat.encodings import as_shown
 from perdure.chat.language import Language
 from perdure.chat.messages import Kind, Message
@@ -189,15 +189,23 @@ class Recollection:
     def lang(self) -> Language:
         return self._of().lang
 
+    @property
+    def room(self) -> int:
+        """Tokens that a message takes at most that is an excerpt for a request."""
+        return self._limit + self._of().memory.counter.message(said(""))
+
+    @property
+    def _limit(self) -> int:
+        return int(self._of().budget.tokens * AUTOMATIC_SHARE)
+
     async def for_request(self, request: str) -> Excerpt | None:
         """What belongs to a new request and isn't in view; None where nothing does."""
         conversation = self._of()
         if self._reach == "session" and not conversation.memory.hides:
             return None
-        limit = int(conversation.budget.tokens * AUTOMATIC_SHARE)
         with anyio.move_on_after(PATIENCE):
             scope = Scope(conversation.session, self._reach, hidden=conversation.memory.shown)
-            return await self._excerpt(request, scope, limit, about=True)
+            return await self._excerpt(request, scope, self._limit, about=True)
         return None
 
     async def find(self, query: str, first: int | None, last: int | None, session: str = "") -> str:

@@ -48,9 +48,10 @@ WEIGHTS: dict[str, tuple[float, float]] = {
     "echo": (-6.0, -6.0),
 }
 #: When a passage is about a request: it holds this share of what its words tell, and so much or so many of
-#: them; or its vector is as near as this to the request's, by the beginning of the embedder's name (of
-#: another one nobody has measured it, so words decide).
-SHARED, TELLING, SEVERAL = 0.4, 7.0, 3
+#: them, or all of it and one word as rare as this (of a hundred passages some eight hold it); or its vector
+#: is as near as this to the request's, by the beginning of the embedder's name (of another one nobody has
+#: measured it, so words decide).
+SHARED, TELLING, SEVERAL, RARE = 0.4, 7.0, 3, 2.5
 ALIKE = {"universal-sentence-encoder-multilingual-3": 0.45, "multilingual-e5-small": 0.84}
 #: The part of that which is enough for what somebody looks for.
 NOT_FAR = 0.6
@@ -63,6 +64,10 @@ again ahead alright continu correct done els fine go good great keep let look mo
 onward perfect pleas proceed right step sound stop sure thank thx tri wait want well ye yeah yep yes
 """
 _PLAIN = frozenset(_GOING_ON.split())
+#: What is asked for: the answer needn't hold it.
+_ASKED_FOR = frozenset(
+    {"time", "date", "day", "kind", "sort", "much", "mani", "place", "name", "number", "reason"}
+)
 _PLAIN_PHRASES = re.compile(
     "继续|接着|接下来|下一步|往下|好的?|可以|行|没问题|是的?|对的?|不对|不是|谢谢|多谢|再来?试?一[次遍下]|做|吧|呢|为什么|怎么样"
 )
@@ -169,8 +174,11 @@ def _shares(weights: Mapping[str, float], pool: Pool, passage: Passage) -> bool:
     known = [weight for word, weight in weights.items() if pool.corpus.holding.get(word)]
     # What stands nowhere tells no more than the others: a small archive knows few words.
     unknown = (len(weights) - len(known)) * sum(known) / max(len(known), 1)
-    shares = bool(held) and sum(held) >= SHARED * (sum(known) + unknown)
-    return shares and (sum(held) >= TELLING or len(held) >= SEVERAL)
+    if not held or sum(held) < SHARED * (sum(known) + unknown):
+        return False
+    # A short request may tell but one thing: where few speak of that, those are about it.
+    is_all = all(word in passage.words for word in weights if word not in _ASKED_FOR)
+    return (is_all and max(held) >= RARE) or sum(held) >= TELLING or len(held) >= SEVERAL
 
 
 def within(

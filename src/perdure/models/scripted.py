@@ -53,7 +53,7 @@ class ScriptedModel:
     def _reply(self, said: str | Sequence[tuple[str, str]] | Reply, request: ModelRequest) -> Reply:
         if isinstance(said, Reply):
             return said
-        prompt = sum(self.counter.message(message) for message in request.messages)
+        prompt = sum(map(self.counter.message, request.messages)) + self.counter.tools(request.tools)
         if isinstance(said, str):
             return Reply(said, finish_reason="stop", usage=Usage(prompt, self.counter.text(said)))
         calls = tuple(ToolCall(f"call_{next(self._ids)}", name, arguments) for name, arguments in said)

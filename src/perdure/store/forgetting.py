@@ -97,12 +97,12 @@ def _pass_on(cursor: sqlite3.Cursor, session: int, name: str) -> None:
     events = [(id, of, called, json.loads(body)) for id, of, called, body in rows]
     sources = [(body["from"], body["at"]) for _, of, _, body in events if of == session and body["from"]]
     forks = [(id, called, body) for id, of, called, body in events if body["from"] == name and of != session]
-    # The nearest it came from; of a session that came from none, the fork that shares the most.
+    # The fork that shares the most takes its place: it comes from where that came from, the others from it.
     origin, shared = sources[-1] if sources else (None, 0)
     for id, called, body in sorted(forks, key=lambda fork: -fork[2]["at"]):
         changed = {**body, "from": origin, "at": min(body["at"], shared) if origin else body["at"]}
         cursor.execute("UPDATE record SET body = ? WHERE id = ?", (as_text(changed), id))
-        if origin is None:
+        if origin is None or origin in {source for source, _ in sources}:
             origin, shared = called, body["at"]
 
 

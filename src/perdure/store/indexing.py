@@ -106,7 +106,7 @@ def write_words_anew(cursor: sqlite3.Cursor) -> None:
     # Where its own records are broken, no statement opens the index, not even one that would empty it: those
     # of an empty one come first (fts5_index.c, "STRUCTURE RECORD").
     cursor.execute("INSERT OR REPLACE INTO passage_words_data (id, block) VALUES (10, zeroblob(7))")
-    cursor.execute("INSERT OR IGNORE INTO passage_words_config (k, v) VALUES ('version', 4)")
+    cursor.execute("INSERT OR REPLACE INTO passage_words_config (k, v) VALUES ('version', 4)")
     cursor.execute("INSERT INTO passage_words (passage_words) VALUES ('delete-all')")
     cursor.execute("INSERT INTO passage_words (rowid, words) SELECT id, words FROM passage")
 
