@@ -129,6 +129,16 @@ async def test_it_stays_with_its_turn_so_that_the_next_prompt_begins_with_the_sa
     assert after[: len(before)] == before
 
 
+async def test_what_an_excerpt_in_view_shows_is_not_placed_again(kept: Kept) -> None:
+    placed: list[tuple[str, int]] = []
+    for number in range(4):
+        await kept.turn(f"{MASCOT} Attempt {number}.")
+        if kept.of("compaction"):
+            placed.clear()
+        placed += [entry for event in kept.of("recall") for entry in event.entries]
+    assert placed.count(("s", 1)) == 1
+
+
 async def test_nothing_is_placed_for_a_request_that_nothing_is_about(kept: Kept) -> None:
     for request in ("Go on.", "Please translate 'Guten Morgen' for the cafeteria sign.", "继续"):
         await kept.turn(request)

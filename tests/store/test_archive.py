@@ -21,6 +21,7 @@ from perdure.errors import PerdureError, SessionUnknown
 from perdure.models.embedder import Embedder, SentenceEncoder
 from perdure.models.embedding_endpoint import EndpointEmbedder
 from perdure.store.archive import Scope
+from perdure.store.forks import copied
 from perdure.store.migrations import MIGRATIONS
 from perdure.store.sqlite import SqliteJournal
 from perdure.store.sqlite_archive import SqliteArchive
@@ -353,6 +354,25 @@ def test_what_several_forks_alone_still_hold_is_found_in_one_of_them(kept: Kept,
         assert session == "s" or found == [(session, entry)]
         every = kept.finds("quokka", session=session, reach="project")
         assert [hit for hit in every if hit[1] == first] == [(session, first)]
+
+
+def test_a_family_of_many_forks_is_asked_of_each_only_a_few_times(kept: Kept) -> None:
+    (entry,) = kept.says("The wombat lives in Delft.")
+    for number in range(40):
+        kept.journal.fork("s", f"f{number}", entry)
+        kept.says("A quokka.", session=f"f{number}")
+    asked: list[int] = []
+
+    def held(session: int, number: int) -> int:
+        asked.append(session)
+        return number
+
+    connection = sqlite3.connect(kept.path)
+    ids = [row[0] for row in connection.execute("SELECT id FROM session")]
+    copies = copied(connection.cursor(), ids, ids[0], held)
+    connection.close()
+    assert copies == dict.fromkeys(ids[1:], entry)
+    assert len(asked) <= 2 * len(ids)
 
 
 @pytest.mark.parametrize("gone", ["s", "f"])

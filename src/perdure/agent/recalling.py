@@ -16,11 +16,11 @@ import anyio.to_thread
 from perdure.agent.conversation import Conversation, said
 from perdure.chat.encodings import as_shown
 from perdure.chat.language import Language
-from perdure.chat.messages import Kind, Message
+from perdure.chat.messages import Kind, Message, text_of
 from perdure.chat.secrets import masked
 from perdure.config import Reach
 from perdure.errors import PerdureError, ToolError
-from perdure.memory.excerpts import excerpt, frame_tokens, marked, tokens_of_line, tokens_of_next
+from perdure.memory.excerpts import excerpt, frame_tokens, marked, stands_in, tokens_of_line, tokens_of_next
 from perdure.memory.passages import RECALL, Passage, Pool, Query
 from perdure.memory.ranking import Scored, foremost, found, ranked, relevant, within
 from perdure.memory.words import words_of
@@ -77,10 +77,12 @@ class Recaller:
         lang: Language,
         about: bool = True,
         readable: bool = False,
+        shown: Sequence[str] = (),
     ) -> Excerpt | None:
         """An excerpt of at most ``limit`` tokens of what is nearest to the text, and with ``about`` only of
         what is about it; None where nothing is, or where it can't be searched. ``readable``: the tool
-        `recall` is there, and is named where entries stand in it only in part."""
+        `recall` is there, and is named where entries stand in it only in part; ``shown``: excerpts in view,
+        whose passages aren't placed again."""
 
         def counted(text: str) -> int:
             return count(as_shown(text))
@@ -96,6 +98,9 @@ class Recaller:
         pieces = {each.id: each for each in _in_part(pool.passages)}
         scored = [replace(each, passage=pieces.get(each.passage.id, each.passage)) for each in scored]
         session = scope.session
+        scored = [
+            each for each in scored if not any(stands_in(each.passage, text, session, lang) for text in shown)
+        ]
 
         def fitting(room: int) -> list[Passage]:
             lines = tokens_of_line(session, lang, counted), tokens_of_next(session, lang, counted)
@@ -261,6 +266,7 @@ class Recollection:
     async def _excerpt(self, text: str, scope: Scope, limit: int, *, about: bool) -> Excerpt | None:
         conversation = self._of()
         readable = any(tool.name == RECALL for tool in conversation.tools)
+        placed = [each.message for each in conversation.memory.entries if each.kind is Kind.RECALL]
         return await anyio.to_thread.run_sync(
             lambda: self._recaller.excerpt(
                 text,
@@ -269,6 +275,7 @@ class Recollection:
                 count=conversation.count,
                 lang=conversation.lang,
                 about=about,
+                shown=[text_of(message) for message in placed] if about else (),
                 readable=readable,
             ),
             abandon_on_cancel=True,

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from perdure.chat.encodings import as_shown
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Kind
 from perdure.errors import Words
@@ -87,6 +88,12 @@ def line(passage: Passage, session: str, lang: Language) -> str:
 def next_line(passage: Passage, session: str, lang: Language) -> str:
     """One passage behind another one of its session and minute."""
     return f"{_of(passage, session)}{passage.entry} ({_said_by(passage, lang)}): {_indented(passage)}"
+
+
+def stands_in(passage: Passage, text: str, session: str, lang: Language) -> bool:
+    """Whether an excerpt shows the passage as it would be shown."""
+    lines = (form(passage, session, lang) for form in (line, next_line))
+    return any(f"\n{as_shown(each)}\n" in text for each in lines)
 
 
 def tokens_of_line(session: str, lang: Language, count: Callable[[str], int]) -> Callable[[Passage], int]:

@@ -36,11 +36,22 @@ def copied(
                 common[other][session] = number
             common[session] = others
             if others:
-                # What the nearest took back, another one may still hold.
-                copies[session] = max(held(other, number) for other, number in others.items())
+                copies[session] = _held_by_one(others, session, held)
             for other, number in shared[session].items():
                 heapq.heappush(waiting, (-number, other, session))
     return copies
+
+
+def _held_by_one(others: dict[int, int], session: int, held: Callable[[int, int], int]) -> int:
+    """Up to which entry others hold what they have in common with a session: as far as one of them does. What
+    the nearest took back, another one may still hold."""
+    nearest = sorted(others.items(), key=lambda other: -other[1])
+    wanted, most = held(session, nearest[0][1]), 0
+    for other, number in nearest:
+        if most >= min(wanted, number):
+            break
+        most = max(most, held(other, number))
+    return most
 
 
 def _shared(cursor: sqlite3.Cursor, sessions: Collection[int]) -> Shared:
