@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shlex
 import signal
@@ -1196,3 +1197,28 @@ def test_people_are_told_what_was_exported_and_what_was_searched(tmp_path: Path)
     assert "--memory project" in nothing.err
     farther = command("recall", "s", "zebra", "--embedder", "none", "--memory", "project")
     assert (farther.out, farther.err) == ("nothing is found\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sessions", "show"),
+        ("sessions", "fork"),
+        ("sessions", "verify"),
+        ("sessions", "export"),
+        ("sessions", "rm"),
+        ("sessions", "undo"),
+        ("context",),
+        ("compact",),
+        ("forget",),
+    ],
+)
+def test_a_name_that_is_no_text_is_that_of_no_session(tmp_path: Path, arguments: Sequence[str]) -> None:
+    command = Command(tmp_path)
+    assert (
+        command("sessions", "import", "-", "--session", "s", stdin='{"role":"user","content":"x"}').code == 0
+    )
+    for name in (b"\xff", b"a\xed\xa0\xbd"):
+        ran = command(*arguments, os.fsdecode(name))
+        assert (ran.code, ran.out) == (2, ""), ran.err
+        assert "There is no session" in ran.err

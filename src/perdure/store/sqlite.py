@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from perdure.chat.encodings import sendable
 from perdure.chat.messages import Entry, Kind
 from perdure.errors import SessionExists, SessionHeld, StoreError
 from perdure.store import forgetting, indexing, leases
@@ -58,7 +59,8 @@ class SqliteJournal:
     def exists(self, session: str) -> bool:
         with self._database.reading() as cursor:
             query = "SELECT 1 FROM session WHERE name = ?"
-            return cursor.execute(query, (session,)).fetchone() is not None
+            # A name that is no text, as one may come from the command line, nothing has.
+            return sendable(session) == session and cursor.execute(query, (session,)).fetchone() is not None
 
     def hold(self, session: str) -> None:
         with self._database.transaction() as cursor:

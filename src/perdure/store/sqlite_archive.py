@@ -12,6 +12,7 @@ from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perdure.chat.encodings import sendable
 from perdure.chat.messages import Kind
 from perdure.chat.secrets import masked_pieces
 from perdure.errors import SessionUnknown, StoreError
@@ -113,6 +114,8 @@ class SqliteArchive:
         return Pool(passages, vectors, numpy.isin(ids, chosen), corpus)
 
     def reaches(self, scope: Scope, session: str) -> bool:
+        if sendable(session) != session:  # a model may write what is no text
+            return False
         with self._database.reading() as cursor:
             row = cursor.execute("SELECT id FROM session WHERE name = ?", (session,)).fetchone()
             return row is not None and row[0] in self._sessions(cursor, scope)
