@@ -17,6 +17,7 @@
     ├── StoreError                  the journal cannot be read or written         exit 1
     │   ├── StoreNewer              written by a newer perdure
     │   ├── StoreForeign            another program's database
+    │   ├── StoreReadOnly           it can be read, and not written
     │   ├── SessionUnknown          no session of that name                       exit 2
     │   ├── EntryUnknown            the session has no entry of that number       exit 2
     │   ├── SessionExists           a session of that name is there already       exit 2
@@ -238,6 +239,15 @@ class StoreForeign(StoreError):
         "{path} 是其他程序的数据库，不是 perdure 的存储。",
     )
     kept = ("Nothing in it was touched.", "其中的内容没有改动。")
+
+
+class StoreReadOnly(StoreError):
+    what = ("The store {path} cannot be written: {detail}.", "无法写入存储 {path}：{detail}。")
+    kept = ("It can still be read, and what it holds is kept.", "它仍可读取，其中已有的内容都保留着。")
+    then = (
+        "To write, you need the right to write the file and its folder {folder}.",
+        "要写入，需要该文件及其文件夹 {folder} 的写权限。",
+    )
 
 
 class SessionUnknown(StoreError):

@@ -293,7 +293,9 @@ def check_refused(command: Command, path: Path, prefix: tuple[str, ...], some: i
     for arguments in WRITING[:some]:
         done = ran(command, *arguments, "--store", str(path), prefix=prefix)
         assert done.code == 1, arguments
-        assert "cannot be used: attempt to write a readonly database" in done.err
+        assert "cannot be written: attempt to write a readonly database. It can still be read" in done.err
+        assert f"the right to write the file and its folder {path.parent}." in done.err
+        assert "--store" not in done.err
         assert "Traceback" not in done.err
 
 

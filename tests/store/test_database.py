@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -13,8 +14,8 @@ from typing import Any
 import pytest
 
 from perdure.chat.messages import Kind
-from perdure.errors import StoreError, StoreForeign, StoreNewer
-from perdure.store.database import APPLICATION
+from perdure.errors import StoreError, StoreForeign, StoreNewer, StoreReadOnly
+from perdure.store.database import APPLICATION, Database
 from perdure.store.migrations import MIGRATIONS
 from perdure.store.sqlite import SqliteJournal
 from perdure.store.sqlite_archive import SqliteArchive
@@ -207,3 +208,68 @@ def test_processes_that_make_a_store_at_once_all_have_it(tmp_path: Path) -> None
         for _ in range(3)
     ]
     assert [each.communicate(timeout=60)[1] for each in making] == [""] * 3
+
+
+TROUBLES = (
+    "attempt to write a readonly database",
+    "file is not a database",
+    "unable to open database file",
+    "database or disk is full",
+    "database is locked",
+    "database disk image is malformed",
+    "disk I/O error",
+)
+
+
+@pytest.mark.parametrize("told", TROUBLES)
+def test_what_sqlite_says_is_said_in_both_languages(tmp_path: Path, told: str) -> None:
+    database = Database(tmp_path / "s.db")
+    with pytest.raises(StoreError) as raised, database.errors():
+        raise sqlite3.OperationalError(told)
+    assert told in raised.value.say("en")
+    chinese = raised.value.say("zh").replace(str(database.path), "").replace("--store", "")
+    assert not re.search("[a-z]", chinese)
+    database.close()
+
+
+def test_a_store_in_trouble_speaks_chinese_from_its_opening_on(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_bytes(b"x" * 5_000)
+    for path, said in (
+        (notes, "这个文件不是数据库"),
+        (tmp_path, "打不开这个文件"),
+        (notes / "s.db", f"它已经存在：{notes}。"),
+        (tmp_path / "{x}" / ("n" * 300), f"名称太长：{tmp_path / '{x}' / ('n' * 300)}。"),
+    ):
+        with pytest.raises(StoreError) as raised:
+            SqliteJournal(path)
+        assert f"无法使用存储 {path}：{said}" in raised.value.say("zh")
+
+
+def test_another_writer_is_named_in_both_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.store.database.PATIENCE", 0.01)
+    journal = SqliteJournal(tmp_path / "s.db")
+    other = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="database is locked") as raised:
+        journal.create("s", {})
+    assert "另一进程正在写入它" in raised.value.say("zh")
+    other.close()
+    journal.close()
+
+
+def test_a_store_that_can_only_be_read_says_what_is_needed_to_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    a_store(path)
+    journal = SqliteJournal(path)
+    with journal._database.reading() as cursor:
+        cursor.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreReadOnly, match="attempt to write a readonly database") as raised:
+        journal.create("t", {})
+    assert f"the right to write the file and its folder {tmp_path}." in raised.value.say("en")
+    assert (
+        f"它是只读的。它仍可读取，其中已有的内容都保留着。要写入，需要该文件及其文件夹 {tmp_path}"
+        in raised.value.say("zh")
+    )
+    assert [each.name for each in journal.sessions()] == ["s"]
+    journal.close()

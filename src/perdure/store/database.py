@@ -20,7 +20,7 @@ from typing import Any
 from perdure.chat.encodings import sendable
 from perdure.chat.messages import Message, text_of
 from perdure.chat.secrets import masked
-from perdure.errors import SessionUnknown, StoreError, StoreForeign, StoreNewer
+from perdure.errors import SessionUnknown, StoreError, StoreForeign, StoreNewer, StoreReadOnly, Words, why
 from perdure.store.migrations import MIGRATIONS
 
 #: Seconds that a writer waits for another.
@@ -29,6 +29,16 @@ PATIENCE = 10.0
 APPLICATION = 0x70726472
 #: How a database begins (https://www.sqlite.org/fileformat.html, "The Database Header").
 MAGIC = b"SQLite format 3\0"
+#: What SQLite says of a file, in Chinese.
+_TROUBLES = {
+    "attempt to write a readonly database": "它是只读的",
+    "file is not a database": "这个文件不是数据库",
+    "unable to open database file": "打不开这个文件",
+    "database or disk is full": "磁盘已满",
+    "database is locked": "另一进程正在写入它",
+    "database disk image is malformed": "它的内容已损坏",
+    "disk I/O error": "读写磁盘时出错",
+}
 #: Characters of the last request that stand in a list of sessions.
 REQUEST_SHOWN = 200
 
@@ -82,10 +92,10 @@ class Database:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            # There was no room for the file beside the log; of that, SQLite says no more than "I/O error".
-            full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE
-            detail = "database or disk is full" if full else str(error)
-            raise StoreError(detail, path=self.path) from error
+            if _says_read_only(error):
+                folder = self.path.resolve().parent
+                raise StoreReadOnly(_said_by(error), path=self.path, folder=folder) from error
+            raise StoreError(_said_by(error), path=self.path) from error
 
     def session(self, cursor: sqlite3.Cursor, name: str) -> int:
         """The id of a session. Raises `SessionUnknown`."""
@@ -199,6 +209,25 @@ def _opened(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _said_by(error: sqlite3.Error | OSError) -> str | Words:
+    """What is wrong, in both languages; what SQLite says rarely, as it says it."""
+    if isinstance(error, OSError):
+        # It may be a folder on the way. Words have places for facts; a name is none.
+        name = str(error.filename or "").replace("{", "{{").replace("}", "}}")
+        english, chinese = why(error)
+        return (f"{english}: {name}", f"{chinese}：{name}") if name else (english, chinese)
+    # There was no room for the file beside the log; of that, SQLite says no more than "I/O error".
+    is_full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE
+    told = "database or disk is full" if is_full else str(error)
+    return (told, _TROUBLES[told]) if told in _TROUBLES else told
+
+
+def _says_read_only(error: sqlite3.Error | OSError) -> bool:
+    """Whether only the right to write is missing, and not the file itself."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_READONLY and code != sqlite3.SQLITE_READONLY_DBMOVED
 
 
 def _only_reads(error: BaseException | None) -> bool:
