@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import resource
 import shutil
 import signal
@@ -12,13 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from perdure.chat.messages import Entry
+from perdure.chat.messages import Entry, Kind
 from perdure.store.migrations import MIGRATIONS
 from perdure.store.sqlite import SqliteJournal
 from scenarios.perdure_command import Command, Ran
@@ -187,6 +188,43 @@ def test_a_file_system_that_fills_up_during_a_run_loses_nothing_and_goes_on_when
         filling.begin(None)
         assert command("run", "And now?", *kept).code == 0
     assert endpoint.refusals == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lang", "said"),
+    [
+        (("forget", "s", "--entries", "1"), "en", "the file still holds what was forgotten"),
+        (("forget", "s"), "zh", "文件里仍留有已忘记的内容"),
+        (("sessions", "rm", "s"), "en", "the file still holds what was forgotten"),
+    ],
+)
+def test_what_is_forgotten_on_a_full_disk_is_forgotten_and_leaves_the_file_when_there_is_room(
+    tmp_path: Path, arguments: tuple[str, ...], lang: str, said: str
+) -> None:
+    path = tmp_path / "store" / "s.db"
+    journal = SqliteJournal(path)
+    for name, text in (("s", "the code is zanzibar"), ("other", "begin")):
+        journal.create(name, {})
+        journal.append(name, [(Kind.USER, {"role": "user", "content": text}, 5)])
+    for number in range(40):
+        filler = random.Random(number).randbytes(6_000).hex()
+        journal.append("other", [(Kind.USER, {"role": "user", "content": filler}, 5)])
+    journal.close()
+    command = Command(tmp_path, "http://127.0.0.1:9/v1")
+    kept = ("--store", str(path), "--lang", lang)
+    # Room to write what goes, and none to write the whole file anew.
+    done = ran(command, *arguments, "--yes", *kept, largest=path.stat().st_size)
+    assert (done.code, done.err.count(said)) == (0, 1), done.err
+    assert is_sound(path)
+    assert is_to_be_cleaned(path)
+    assert command("sessions", "list", *kept).code == 0
+    assert not is_to_be_cleaned(path)
+    assert b"zanzibar" not in b"".join(each.read_bytes() for each in path.parent.iterdir())
+
+
+def is_to_be_cleaned(path: Path) -> bool:
+    with closing(sqlite3.connect(path)) as connection:
+        return bool(connection.execute("SELECT traces FROM archive").fetchone()[0])
 
 
 @pytest.mark.parametrize("room", [0, 32_768, 65_536, 150_000])

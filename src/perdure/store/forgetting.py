@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from perdure.chat.messages import Entry, Kind
+from perdure.errors import StoreError
 from perdure.store import indexing
 from perdure.store.database import Database, as_text, connected, now, shown_request
 from perdure.store.journal import Instead
@@ -129,17 +130,46 @@ def count(cursor: sqlite3.Cursor, session: int) -> None:
     )
 
 
-def leave_no_trace(database: Database) -> bool:
+def leaves_traces(cursor: sqlite3.Cursor) -> None:
+    """Remember, with what is removed, that the file is to be cleaned of it: who does it may be ended."""
+    cursor.execute("UPDATE archive SET traces = traces + 1")
+
+
+def clean_up(database: Database) -> None:
+    """Clean the file where who removed something could not, unless somebody uses it."""
+    with database.reading() as cursor:
+        traces = _traces(cursor)
+    if traces:
+        leave_no_trace(database, waits=False)
+
+
+def leave_no_trace(database: Database, *, waits: bool = True) -> bool:
     """Make what was removed vanish from the file: from the index of words, which only marks it as gone, from
     what SQLite left of it beside the rows when it moved them (which `secure_delete` doesn't see, so the file
     is written anew), and from the log that a write goes through first. False where somebody who reads the
-    file still holds on to what it was."""
-    indexing.mended(database, partial(_put_words_in_order, database))
-    # On a connection of its own, since here somebody may be reading.
-    with database.errors(), closing(connected(database.path)) as connection:
-        connection.execute("VACUUM")
-        (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    file still holds on to what it was, or there is no room: what was removed stays so, and who opens the
+    file next tries again. ``waits``: for others who use the file."""
+    try:
+        with database.reading() as cursor:
+            traces = _traces(cursor)
+        indexing.mended(database, partial(_put_words_in_order, database))
+        # On a connection of its own, since here somebody may be reading.
+        with database.errors(), closing(connected(database.path)) as connection:
+            if not waits:
+                connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("VACUUM")
+            (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if not is_busy:
+            with database.transaction() as cursor:
+                # Unless something else was removed meanwhile.
+                cursor.execute("UPDATE archive SET traces = 0 WHERE traces = ?", (traces,))
+    except StoreError:
+        return False
     return not is_busy
+
+
+def _traces(cursor: sqlite3.Cursor) -> int:
+    return int(cursor.execute("SELECT traces FROM archive").fetchone()[0])
 
 
 def _put_words_in_order(database: Database) -> None:

@@ -44,7 +44,8 @@ class Recorded:
 class Forgotten:
     """What was removed for good: session names to numbers of entries, the one that was asked for first, then
     its forks and those whose excerpts quoted it; and how many summaries were made from them. ``lingers``:
-    somebody else is reading the file, and it holds the words until they end."""
+    the file still holds the words, since somebody else is reading it or there is no room to write it anew;
+    who opens it next tries again."""
 
     entries: Mapping[str, Sequence[int]]
     summaries: int

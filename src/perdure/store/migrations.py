@@ -125,5 +125,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         # Each search among several sessions asks who was forked from whom.
         "CREATE INDEX record_forked ON record (session) WHERE type = 'session.forked'",
+        # What was removed since the file was last cleaned of it: 0 when nothing is left in it.
+        "ALTER TABLE archive ADD COLUMN traces INTEGER NOT NULL DEFAULT 0",
     ),
 )

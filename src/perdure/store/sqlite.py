@@ -33,6 +33,7 @@ class SqliteJournal:
         self._held: set[str] = set()
         with suppress(StoreError):  # a file that can only be read stays as it is
             indexing.take_form(self._database)
+            forgetting.clean_up(self._database)
 
     def create(
         self,
@@ -191,6 +192,7 @@ class SqliteJournal:
         with self._database.transaction() as cursor:
             places = forgetting.found(cursor, self._database.session(cursor, session), numbers)
             forgotten = self._forget(cursor, places, instead)
+            forgetting.leaves_traces(cursor)
         return replace(forgotten, lingers=not forgetting.leave_no_trace(self._database))
 
     @indexing.mending
@@ -203,6 +205,7 @@ class SqliteJournal:
             elsewhere = self._forget(cursor, places, instead)
             indexing.drop_all(cursor, id)
             forgetting.remove(cursor, id, session)
+            forgetting.leaves_traces(cursor)
         self._held.discard(session)
         gone = forgetting.leave_no_trace(self._database)
         return Forgotten({session: range(1, last + 1), **elsewhere.entries}, elsewhere.summaries, not gone)

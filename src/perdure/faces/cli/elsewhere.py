@@ -31,6 +31,12 @@ MORE: Words = (
     "  and in {count} more {count:session|sessions}",
     "  以及另外 {count} 个会话",
 )
+LINGERS: Words = (
+    "the file still holds what was forgotten, since another process is using the store or there is no room "
+    "on the disk to write it anew: the next perdure command that can will clean it",
+    "文件里仍留有已忘记的内容：另一进程正在使用存储，或磁盘空间不足，无法重写文件；"
+    "下一条能做到的 perdure 命令会将其清除",
+)
 #: Sessions that are named before a question.
 NAMED = 20
 
@@ -49,3 +55,9 @@ def tell_forgotten(places: Iterable[tuple[str, Collection[int]]], lang: Language
     for session, entries in places:
         facts = {"session": session, "count": len(entries), "entries": in_spans(entries)}
         print(printable(say(FORGOTTEN, lang, **facts)))
+
+
+def tell_lingering(lingers: bool, lang: Language) -> None:
+    """Say that the file still holds what was forgotten, where it does."""
+    if lingers:
+        print(say(LINGERS, lang), file=sys.stderr)

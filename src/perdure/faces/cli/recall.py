@@ -11,7 +11,7 @@ from perdure.app import Sessions
 from perdure.chat.language import say
 from perdure.errors import ConfigError, Words
 from perdure.faces.cli.asking import sure
-from perdure.faces.cli.elsewhere import ALSO, tell, tell_forgotten
+from perdure.faces.cli.elsewhere import ALSO, tell, tell_forgotten, tell_lingering
 from perdure.faces.cli.progress import waiting
 from perdure.faces.cli.run import settings_from
 from perdure.faces.cli.spans import span_of
@@ -60,11 +60,6 @@ FORGOTTEN_ALL: Words = (
 SUMMARIES: Words = (
     "removed with them: {summaries} {summaries:summary|summaries}, and all notes that were made since",
     "随之删除：{summaries} 份摘要，以及此后生成的所有笔记",
-)
-LINGERS: Words = (
-    "another process is reading the store: until it ends, the file still holds what was forgotten; "
-    "then run perdure sessions list once",
-    "另一进程正在读取存储：在它结束之前，文件里仍留有已忘记的内容；之后请运行一次 perdure sessions list",
 )
 
 
@@ -136,8 +131,7 @@ def forget(arguments: argparse.Namespace) -> int:
             return 1
         gone = sessions.forget(name, numbers)
         lingers = sessions.remove(name).lingers if whole else gone.lingers
-    if lingers:
-        print(say(LINGERS, lang), file=sys.stderr)
+    tell_lingering(lingers, lang)
     if arguments.json:
         forgotten = {session: list(entries) for session, entries in gone.entries.items()}
         json_line({"forgotten": forgotten, "summaries": gone.summaries, "lingers": lingers})

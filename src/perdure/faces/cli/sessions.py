@@ -14,7 +14,7 @@ from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, Kind, text_of
 from perdure.errors import ConfigError, Words, why
 from perdure.faces.cli.asking import sure
-from perdure.faces.cli.elsewhere import EXCERPTS, LEFT, tell, tell_forgotten
+from perdure.faces.cli.elsewhere import EXCERPTS, LEFT, tell, tell_forgotten, tell_lingering
 from perdure.faces.cli.listing import rows
 from perdure.faces.cli.run import settings_from
 from perdure.faces.cli.spans import as_spans, span_of
@@ -246,6 +246,7 @@ def remove_session(arguments: argparse.Namespace) -> int:
         if not sure(say(REMOVE, lang, session=name, entries=entries), yes=arguments.yes, lang=lang):
             return 1
         gone = sessions.remove(name)
+    tell_lingering(gone.lingers, lang)
     print(printable(say(REMOVED, lang, session=name, entries=entries)))
     tell_forgotten((each for each in gone.entries.items() if each[0] != name), lang)
     return 0
