@@ -391,6 +391,42 @@ def test_a_session_is_removed_with_all_that_is_kept_of_it(journal: Journal, tmp_
     assert holds(journal, SECRET) == ["fork"], "the new session of that name is not where it came from"
 
 
+def test_a_fork_keeps_its_excerpts_of_what_it_holds_itself_when_its_origin_is_removed(
+    journal: Journal,
+) -> None:
+    journal.append("s", [user(f"the code is {SECRET}"), answer("two")])
+    excerpt: NewEntry = (Kind.RECALL, {"role": "user", "content": f"1: {SECRET}"}, 9)
+    of_first = ("recall", {"recalled": [["s", 1]], "before": 1})
+    journal.append("s", [excerpt, user("three")], [of_first])
+    journal.record("s", "compaction", {"left": [1, 2], "notes": None})
+    journal.record("s", "summary", {"text": f"It is {SECRET}.", "of": [1, 2]})
+    journal.append("s", [answer("five")])
+    for origin, name, at in (("s", "child", 5), ("child", "grandchild", 5), ("s", "short", 1)):
+        journal.fork(origin, name, at)
+    # Some entries of the origin are not the fork's own.
+    journal.append("s", [user("six zanzibar")])
+    of_six = ("recall", {"recalled": [["s", 1], ["s", 6]], "before": 1})
+    journal.append("child", [excerpt, user("seven")], [of_six])
+    journal.append("short", [excerpt, user("eight")], [of_first])
+    journal.create("other", {})
+    journal.append("other", [excerpt, user("nine")], [of_first])
+    kept = {name: entries(journal, name) for name in ("grandchild", "short")}
+    reached = journal.reached("s", range(1, 7), forks=False)
+    gone = journal.remove("s", blanked)
+    expected = {"s": [*range(1, 7)], "child": [6], "other": [1]}
+    assert {name: [*numbers] for name, numbers in reached.items()} == expected
+    assert {name: [*numbers] for name, numbers in gone.entries.items()} == expected
+    assert {name: entries(journal, name) for name in kept} == kept
+    assert sum(each.type == "summary" for each in events(journal, "grandchild")) == 1
+    # What is left is still forgotten with what it quotes, and with nothing of a new session of that name.
+    journal.create("s", {})
+    journal.append("s", [user("somebody else")])
+    assert not {"child", "grandchild", "short"} & journal.forget("s", [1], blanked).entries.keys()
+    again = journal.forget("grandchild", [1], blanked).entries
+    assert dict(again) == {"grandchild": [1, 3], "child": [1, 3, 6], "short": [1, 2]}
+    assert holds(journal, SECRET) == []
+
+
 def test_forks_of_a_session_that_is_gone_still_know_what_they_share(journal: Journal) -> None:
     journal.append("s", [user("a"), user(SECRET), user("c")])
     journal.fork("s", "child", 3)

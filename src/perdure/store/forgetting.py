@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -24,16 +24,36 @@ from perdure.store.journal import Instead
 #: two more, and with 2,000 an older SQLite takes it for damaged.
 MOST_LEVELS = 500
 
+#: Ids of sessions to numbers of entries.
+Places = dict[int, set[int]]
+#: Where entries of a session, by its id, stand as well.
+Near = Callable[[int, Collection[int]], Iterable[tuple[int, set[int]]]]
 
-def found(
-    cursor: sqlite3.Cursor, session: int, numbers: Collection[int], *, forks: bool = True
-) -> dict[int, set[int]]:
-    """Where these entries and excerpts of them stand: ids of sessions to numbers of entries."""
-    places: dict[int, set[int]] = {session: set(numbers)}
+
+def found(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], *, forks: bool = True) -> Places:
+    """Where these entries and excerpts of them stand. Without ``forks``, which stay whole then, nor does an
+    excerpt go from a session that holds the very entry itself."""
+    if forks:
+        return _reached(
+            session, numbers, lambda id, some: (*_forks(cursor, id, some), *_quotes(cursor, id, some, {}))
+        )
+    holders = _holders(cursor, session, numbers)
+    return _reached(
+        session, numbers, lambda id, some: _quotes(cursor, id, some, holders if id == session else {})
+    )
+
+
+def _holders(cursor: sqlite3.Cursor, session: int, numbers: Collection[int]) -> Places:
+    """The sessions that hold these very entries, since one was forked from another."""
+    return _reached(session, numbers, partial(_forks, cursor))
+
+
+def _reached(session: int, numbers: Collection[int], near: Near) -> Places:
+    places: Places = {session: set(numbers)}
     waiting = [session]
     while waiting:
         id = waiting.pop()
-        for other, more in (*_forks(cursor, id, places[id], forks), *_quotes(cursor, id, places[id])):
+        for other, more in near(id, places[id]):
             known = places.setdefault(other, set())
             if not more <= known:
                 known |= more
@@ -81,11 +101,30 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
 
 def remove(cursor: sqlite3.Cursor, session: int, name: str) -> None:
     """Remove a session whose entries the archive has no longer."""
+    _quote_themselves(cursor, session, name)
     _pass_on(cursor, session, name)
     cursor.execute("DELETE FROM checkpoint WHERE session = ?", (session,))
     cursor.execute("DELETE FROM lease WHERE session = ?", (session,))
     cursor.execute("DELETE FROM record WHERE session = ?", (session,))
     cursor.execute("DELETE FROM session WHERE id = ?", (session,))
+
+
+def _quote_themselves(cursor: sqlite3.Cursor, session: int, name: str) -> None:
+    """Let excerpts of a session that goes, in those that hold the very entry, be of their own, so that they
+    are still forgotten with it."""
+    (last,) = cursor.execute("SELECT entries FROM session WHERE id = ?", (session,)).fetchone()
+    for holder, held in _holders(cursor, session, range(1, last + 1)).items():
+        rows = cursor.execute(
+            "SELECT record.id, name, body FROM record JOIN session ON session.id = session"
+            " WHERE session = ? AND type = 'recall' AND seq IS NULL",
+            (holder,),
+        ).fetchall()
+        for id, own, body in rows:
+            recall = json.loads(body)
+            recall["recalled"] = [
+                [own if of == name and number in held else of, number] for of, number in recall["recalled"]
+            ]
+            cursor.execute("UPDATE record SET body = ? WHERE id = ?", (as_text(recall), id))
 
 
 def _pass_on(cursor: sqlite3.Cursor, session: int, name: str) -> None:
@@ -192,12 +231,8 @@ def _levels(cursor: sqlite3.Cursor) -> int:
     return levels
 
 
-def _forks(
-    cursor: sqlite3.Cursor, session: int, numbers: Collection[int], wanted: bool
-) -> Iterator[tuple[int, set[int]]]:
+def _forks(cursor: sqlite3.Cursor, session: int, numbers: Collection[int]) -> Iterator[tuple[int, set[int]]]:
     """The same entries in sessions that were forked from this one, and in the one it was forked from."""
-    if not wanted:
-        return
     (name,) = cursor.execute("SELECT name FROM session WHERE id = ?", (session,)).fetchone()
     rows = cursor.execute("SELECT session, body FROM record WHERE type = 'session.forked'").fetchall()
     for id, body in rows:
@@ -209,13 +244,16 @@ def _forks(
             yield from ((origin, shared) for origin in _named(cursor, fork["from"]))
 
 
-def _quotes(cursor: sqlite3.Cursor, session: int, numbers: Collection[int]) -> Iterator[tuple[int, set[int]]]:
-    """Entries anywhere that are excerpts of these ones."""
+def _quotes(
+    cursor: sqlite3.Cursor, session: int, numbers: Collection[int], holders: Places
+) -> Iterator[tuple[int, set[int]]]:
+    """Entries anywhere that are excerpts of these ones, but for those of which the session is a holder."""
     (name,) = cursor.execute("SELECT name FROM session WHERE id = ?", (session,)).fetchone()
     events = "SELECT session, after, body FROM record WHERE type = 'recall' AND seq IS NULL"
     for id, excerpt, body in cursor.execute(events).fetchall():
         recall = json.loads(body)
-        if any(of == name and entry in numbers for of, entry in recall["recalled"]):
+        held = holders.get(id, ())
+        if any(of == name and entry in numbers and entry not in held for of, entry in recall["recalled"]):
             yield id, {excerpt - recall.get("before", 0)}
 
 
