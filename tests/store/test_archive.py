@@ -589,6 +589,26 @@ def test_an_endpoint_gets_no_part_of_a_secret_wherever_passages_end(kept: Kept, 
     assert kept.rows("SELECT count(*) FROM passage WHERE embedder = 0") == [(0,)]
 
 
+@pytest.mark.parametrize("lines", [150, 400])
+@pytest.mark.parametrize("name", ["RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK"])
+@pytest.mark.parametrize("end", [True, False])
+def test_an_endpoint_gets_no_part_of_a_private_key_however_long_it_is(
+    kept: Kept, name: str, lines: int, end: bool
+) -> None:
+    key = [f"{at:03d}" + "Zk9/w" * 12 for at in range(lines)]
+    block = "\n".join((f"-----BEGIN {name}-----", *key, *([f"-----END {name}-----"] if end else [])))
+    # Wherever its name stands, the end of a passage perhaps.
+    for shift in range(0, 800, 100):
+        kept.says("word " * (shift // 5) + f"keep this: {block}")
+    kept.says("a private matter " * 1_000)
+    for batch in (1, 7, 10_000):
+        texts = kept.archive.without_vector("endpoint", batch, None, True)
+        assert "Zk9/w" not in "".join(text for _, text in texts)
+    assert [id for id, _ in texts] == [id for id, _ in kept.archive.without_vector("endpoint", 10_000)]
+    assert sum(text.count("keep this") for _, text in texts) == 8
+    assert sum(text.count("a private matter") for _, text in texts) > 900
+
+
 def test_an_embedder_in_process_gets_texts_as_they_are(kept: Kept) -> None:
     kept.says("the password is hunter2secret!")
     one = OneWord("one")

@@ -42,8 +42,9 @@ MOST_LOOKED_AT, MOST_JUDGED, RARE = 15_000, 3, 20
 #: Passages with a word that are counted, the newest ones: of all words of a query, and of each one at least
 #: and at most. Of more, these tell about how many there are.
 COUNTED, LEAST_COUNTED, MOST_COUNTED = 40_000, 500, 5_000
-#: Passages before and behind one in which a secret that reaches into it is looked for: longer than any key.
-AS_FAR = 12
+#: Passages before and behind one in which a secret that reaches into it is looked for: longer than any key,
+#: but for one that says what it is.
+AS_FAR, PRIVATE_KEY = 12, "PRIVATE KEY"
 #: Kinds by their names: looking one up in a dictionary is much faster.
 KINDS = {kind.value: kind for kind in Kind}
 #: All ids there can be.
@@ -156,7 +157,7 @@ class SqliteArchive:
                 for row in cursor.execute(query, (other, *span, limit)).fetchall()
             ]
             newest = sorted(rows, key=lambda row: -row[0])[:limit]
-            return [(int(id), _masked(cursor, id) if masked else str(text)) for id, text in newest]
+            return self._masked(cursor, newest) if masked else newest
 
     def keep_vectors(self, embedder: str, vectors: Mapping[int, NDArray[float32]]) -> None:
         with self._database.transaction() as cursor:
@@ -338,6 +339,33 @@ class SqliteArchive:
         ids = numpy.concatenate(found)
         return ids[_in_sessions(ids, where)]
 
+    def _masked(self, cursor: sqlite3.Cursor, passages: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Passages' texts without secrets, looked for in what stands around each in its entry."""
+        entries: dict[tuple[int, int], dict[int, str]] = {}
+        texts: list[tuple[int, str]] = []
+        for id, _ in passages:
+            (number,) = cursor.execute("SELECT seq FROM passage WHERE id = ?", (id,)).fetchone()
+            entry = (id >> indexing.NUMBER, number)
+            if entry not in entries:
+                entries[entry] = self._without_private_keys(cursor, *entry)
+            around = {
+                near: entries[entry][near]
+                for near in range(id - AS_FAR, id + AS_FAR + 1)
+                if near in entries[entry]
+            }
+            texts.append((id, dict(zip(around, masked_pieces([*around.values()]), strict=True))[id]))
+        return texts
+
+    def _without_private_keys(self, cursor: sqlite3.Cursor, session: int, number: int) -> dict[int, str]:
+        """The passages of an entry, by their ids; without any secret where it holds a private key, since a
+        block of these may be of any length."""
+        query = "SELECT id, text FROM passage WHERE id BETWEEN ? AND ? ORDER BY id"
+        span = self._span(cursor, session, number, number)
+        texts = dict(cursor.execute(query, span).fetchall())
+        if PRIVATE_KEY not in "".join(texts.values()):
+            return texts
+        return dict(zip(texts, masked_pieces([*texts.values()]), strict=True))
+
     def _passages(self, cursor: sqlite3.Cursor, ids: NDArray[int64]) -> list[Passage]:
         rows = cursor.execute(
             "SELECT id, seq, part, kind, time, text, words FROM passage"
@@ -354,18 +382,6 @@ class SqliteArchive:
             )
             for id, seq, part, kind, time, text, words in rows
         ]
-
-
-def _masked(cursor: sqlite3.Cursor, id: int) -> str:
-    """A passage's text without secrets, looked for in what stands around it in its entry."""
-    rows = cursor.execute(
-        "SELECT around.id, around.text FROM passage JOIN passage AS around ON around.seq = passage.seq"
-        " WHERE passage.id = ? AND around.id BETWEEN ? AND ? AND around.id >> ? = passage.id >> ?"
-        " ORDER BY around.id",
-        (id, id - AS_FAR, id + AS_FAR, indexing.NUMBER, indexing.NUMBER),
-    ).fetchall()
-    pieces = masked_pieces([text for _, text in rows])
-    return next(piece for (each, _), piece in zip(rows, pieces, strict=True) if each == id)
 
 
 def _part_with(cursor: sqlite3.Cursor, embedder: str, length: int) -> None:
