@@ -218,6 +218,7 @@ TROUBLES = (
     "database is locked",
     "database disk image is malformed",
     "disk I/O error",
+    "out of memory",
 )
 
 

@@ -25,6 +25,7 @@ BROKEN: dict[str, str] = {
     "more rubbish": "UPDATE passage_words_data SET block = randomblob(40) WHERE id = 10",
     "a structure of nothing": STRUCTURE.format("DEADBEEF"),
     "an empty structure": STRUCTURE.format(""),
+    "a structure of more than there is memory for": STRUCTURE.format("0000000101010000" + "bfffffff7f"),
     "no structure": "DELETE FROM passage_words_data WHERE id = 10",
     "no averages": "DELETE FROM passage_words_data WHERE id = 1",
     "nothing": "DELETE FROM passage_words_data",

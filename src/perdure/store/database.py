@@ -38,6 +38,7 @@ _TROUBLES = {
     "database is locked": "另一进程正在写入它",
     "database disk image is malformed": "它的内容已损坏",
     "disk I/O error": "读写磁盘时出错",
+    "out of memory": "内存不足",
 }
 #: Characters of the last request that stand in a list of sessions.
 REQUEST_SHOWN = 200
@@ -91,7 +92,7 @@ class Database:
     def errors(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, MemoryError) as error:
             if _says_read_only(error):
                 folder = self.path.resolve().parent
                 raise StoreReadOnly(_said_by(error), path=self.path, folder=folder) from error
@@ -211,7 +212,7 @@ def _opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _said_by(error: sqlite3.Error | OSError) -> str | Words:
+def _said_by(error: sqlite3.Error | OSError | MemoryError) -> str | Words:
     """What is wrong, in both languages; what SQLite says rarely, as it says it."""
     if isinstance(error, OSError):
         # It may be a folder on the way. Words have places for facts; a name is none.
@@ -220,11 +221,11 @@ def _said_by(error: sqlite3.Error | OSError) -> str | Words:
         return (f"{english}: {name}", f"{chinese}：{name}") if name else (english, chinese)
     # There was no room for the file beside the log; of that, SQLite says no more than "I/O error".
     is_full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE
-    told = "database or disk is full" if is_full else str(error)
+    told = "database or disk is full" if is_full else str(error) or "out of memory"
     return (told, _TROUBLES[told]) if told in _TROUBLES else told
 
 
-def _says_read_only(error: sqlite3.Error | OSError) -> bool:
+def _says_read_only(error: sqlite3.Error | OSError | MemoryError) -> bool:
     """Whether only the right to write is missing, and not the file itself."""
     code = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF == sqlite3.SQLITE_READONLY and code != sqlite3.SQLITE_READONLY_DBMOVED

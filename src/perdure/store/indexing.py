@@ -269,7 +269,9 @@ def _look_for_a_word(database: Database) -> None:
 
 
 def _is_broken(error: StoreError) -> bool:
-    return getattr(error.__cause__, "sqlite_errorcode", None) in BROKEN
+    # Of damaged records that promise a lot, SQLite says that there isn't enough memory.
+    is_too_much = isinstance(error.__cause__, MemoryError)
+    return is_too_much or getattr(error.__cause__, "sqlite_errorcode", None) in BROKEN
 
 
 def _form(cursor: sqlite3.Cursor) -> int:
