@@ -1,7 +1,7 @@
 """A scripted endpoint: real HTTP over loopback, strict as real providers are.
 
 It answers what the test scripted, in order, and refuses with a 400 whatever a provider would
-refuse. What came in is in `requests`, what it refused in `refusals`.
+refuse. What came in is in `requests`, what it refused in `refusals`, and what a judge asked in `judged`.
 """
 
 from __future__ import annotations
@@ -92,6 +92,9 @@ class Plain:
 
 Scripted = Answer | Raw | Plain
 
+#: What a judge says that has nothing to object to.
+SATISFIED = Answer('{"satisfied": true, "missing": [], "contradicted": []}')
+
 
 @dataclass
 class Request:
@@ -109,7 +112,8 @@ class Request:
 class ScriptedEndpoint:
     """``with ScriptedEndpoint([...]) as endpoint``. ``script`` is a list of answers, or a function
     of the request. ``refuses`` adds refusals to those every provider makes: functions from the
-    body to what is wrong, or None. ``window`` with ``count`` refuses prompts over it."""
+    body to what is wrong, or None. ``window`` with ``count`` refuses prompts over it. ``verdict`` is what a
+    judge gets, or a function of its request."""
 
     def __init__(
         self,
@@ -120,7 +124,10 @@ class ScriptedEndpoint:
         count: Callable[[dict[str, Any]], int] | None = None,
         models: Sequence[dict[str, Any]] = ({"id": "scripted"},),
         api_key: str | None = None,
+        verdict: Scripted | Callable[[Request], Scripted] = SATISFIED,
     ) -> None:
+        self.verdict = verdict
+        self.judged: list[Request] = []
         self.script = script
         self.refuses = refuses
         self.window = window
@@ -171,16 +178,19 @@ class ScriptedEndpoint:
         if not request.path.endswith("/chat/completions"):
             return _send(handler, Plain(404, "<html><title>404 Not Found</title></html>", {}, "text/html"))
         with self._lock:
-            self.requests.append(request)
+            judging = request.headers.get("x-perdure-purpose") == "judge"
+            (self.judged if judging else self.requests).append(request)
             if wrong := self._wrong(request.body):
                 self.refusals.append(wrong)
                 error = {"message": wrong, "type": "invalid_request_error", "code": None}
                 return _send(handler, Plain(400, {"error": error}))
-            if callable(self.script):
+            if judging:
+                scripted = self.verdict(request) if callable(self.verdict) else self.verdict
+            elif callable(self.script):
                 scripted = self.script(request)
             else:
                 scripted = self.script[min(self._answered, len(self.script) - 1)]
-            self._answered += 1
+            self._answered += not judging
         if isinstance(scripted, Answer):
             time.sleep(scripted.delay)
             usage = scripted.usage or {"prompt_tokens": self.count(request.body), "completion_tokens": 5}

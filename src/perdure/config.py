@@ -20,12 +20,15 @@ Lang = Literal["en", "zh", "auto"]
 #: Whether the model makes tool calls itself, or they are made for it after examples.
 ToolCalls = Literal["native", "examples"]
 Summary = Literal["sync", "background", "code"]
+#: Whether answers are checked: all, none, or those of turns that used a tool or had several parts.
+Judging = Literal["on", "off", "auto"]
 #: From which sessions is recalled: this one, those of the workspace, all.
 Reach = Literal["session", "project", "all"]
 #: Whether what belongs to a request is recalled with it, or only when the model asks.
 Recalling = Literal["auto", "off"]
 
 AT_LEAST_ONE: Words = ("{name} must be at least 1, not {value}", "{name} 至少应为 1，不能是 {value}")
+NOT_NEGATIVE: Words = ("{name} must be 0 or more, not {value}", "{name} 应为 0 或更大，不能是 {value}")
 POSITIVE: Words = (
     "{name} must be a positive number of seconds, not {value}",
     "{name} 应为正的秒数，不能是 {value}",
@@ -110,6 +113,11 @@ class Settings:
     summary: Summary | None = None
     summary_model: str | None = None
     summary_timeout: float = 60.0
+    #: By default `auto`, but `off` for the embedded model, which is too small to judge.
+    judge: Judging | None = None
+    judge_rounds: int = 2
+    judge_model: str | None = None
+    judge_timeout: float = 60.0
     memory: Reach = "session"
     recall: Recalling = "auto"
     #: What gives texts their vectors: `auto` (the built-in one where it is installed), `none`, `encoder`,
@@ -121,21 +129,27 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(AT_LEAST_ONE, name=name, value=value)
-        for name in ("max_time", "connect_timeout", "idle_timeout", "summary_timeout"):
+        for name in ("max_time", "connect_timeout", "idle_timeout", "summary_timeout", "judge_timeout"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(POSITIVE, name=name, value=value)
+        if self.judge_rounds < 0:
+            raise ConfigError(NOT_NEGATIVE, name="judge_rounds", value=self.judge_rounds)
         if self.base_url is not None and not is_http(self.base_url):
             raise ConfigError(NO_HTTP, value=self.base_url)
         choosing = (
             ("lang", Lang),
             ("tool_calls", ToolCalls),
             ("summary", Summary),
+            ("judge", Judging),
             ("memory", Reach),
             ("recall", Recalling),
         )
         for name, choices in choosing:
-            if getattr(self, name) not in (*get_args(choices), *((None,) if name == "summary" else ())):
+            if getattr(self, name) not in (
+                *get_args(choices),
+                *((None,) if name in {"summary", "judge"} else ()),
+            ):
                 known = ", ".join(get_args(choices))
                 raise ConfigError(ONE_OF, name=name, known=known, value=getattr(self, name))
 
@@ -234,10 +248,12 @@ def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
         "context_window": _whole,
         "max_output_tokens": _whole,
         "max_steps": _whole,
+        "judge_rounds": _whole,
         "max_time": _seconds,
         "connect_timeout": _seconds,
         "idle_timeout": _seconds,
         "summary_timeout": _seconds,
+        "judge_timeout": _seconds,
         "quiet": _truth,
         "verbose": _truth,
         "yes": _truth,

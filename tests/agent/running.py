@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.agent.acting import Acting
 from perdure.agent.conversation import Conversation
+from perdure.agent.judge import Judge
 from perdure.agent.loop import Limits, Loop
 from perdure.agent.summarizing import Summarizer
 from perdure.chat.calls import ToolCall
@@ -42,6 +43,7 @@ class Bench:
         approve: Any = None,
         summarizer: Summarizer | None = None,
         background: bool = False,
+        judge: Judge | None = None,
     ) -> RunFinished:
         self.events = []
         journal = SqliteJournal(self.path)
@@ -64,7 +66,14 @@ class Bench:
 
             acting = Acting(registry, policy or Policy(approve_all=True), approve or nobody)
             loop = Loop(
-                model, acting, conversation, limits or Limits(), self.events.append, summarizer, background
+                model,
+                acting,
+                conversation,
+                limits or Limits(),
+                self.events.append,
+                summarizer,
+                background,
+                judge,
             )
             return await loop.run(task)
         finally:

@@ -17,6 +17,7 @@ from perdure.agent.pairing import Pairing
 from perdure.agent.truncation import is_exact
 from perdure.agent.undone import UNDOING, standing
 from perdure.chat.calls import ToolSpec
+from perdure.chat.events import Judged
 from perdure.chat.forms import Form
 from perdure.chat.language import Language
 from perdure.chat.messages import Entry, Kind, Message
@@ -31,6 +32,8 @@ from perdure.store.journal import Journal, NewEntry, NewEvent, Recorded
 
 #: The form of a checkpoint; one of another form is not read, but made anew from the records.
 CHECKPOINT = 3
+#: What the journal keeps of a verdict; what it took stands there as usage.
+VERDICT = ("satisfied", "missing", "contradicted", "round", "reason", "model", "seconds")
 
 
 class Conversation:
@@ -140,6 +143,14 @@ class Conversation:
         shown = (Kind.RECALL, {"role": "user", "content": excerpt})
         # The event says by its place which entry holds the excerpts, so that comes right behind it.
         return self.add_all([shown, asked], [("recall", {"recalled": list(recalled), "before": 1})])[-1]
+
+    def since(self, first: int) -> list[Entry]:
+        """The entries from a number on, verbatim, whatever has left the window."""
+        return self.journal.entries(self.session, range(first, self._memory.newest + 1))
+
+    def judged(self, judged: Judged) -> None:
+        """Journal what the Judge said of an answer."""
+        self._record("judge", {name: value for name, value in judged.as_json().items() if name in VERDICT})
 
     def add_all(
         self, messages: Sequence[tuple[Kind, Message]], events: Sequence[NewEvent] = ()

@@ -8,8 +8,8 @@ tell the world; the journal keeps.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -17,37 +17,41 @@ from typing import TypeVar
 import anyio
 
 from perdure.agent.acting import Acting
+from perdure.agent.answers import is_in_another_language, joined, looks_like_a_call, written_calls
 from perdure.agent.conversation import Conversation, result_message, said
+from perdure.agent.judge import Judge, feedback, is_same
 from perdure.agent.prompts import (
     ANSWER_CUT,
-    ANSWERS_LIMITED,
     BROKEN_OFF,
-    CLIENT_FAILED,
     CUT_CALLS,
     EMPTY,
     EMPTY_REPLIES,
+    GO_ON,
     INTERRUPTED,
-    PROMPT_CUT,
+    NOT_JUDGED,
+    OTHER_LANGUAGE,
     REPEATED,
-    RETRYING,
+    SAME_OBJECTION,
     STEP_LIMIT,
-    SUMMARY_CUT,
-    SUMMARY_FAILED,
-    SUMMARY_RESTS,
+    STILL_OBJECTS,
     TIME_LIMIT,
     UNKNOWN_TOOLS,
     WENT_IN_CIRCLES,
-    WINDOW_LEARNT,
-    why_no_summary,
+    WRITTEN_CALL,
+    WRITTEN_CALL_READ,
+    WRITTEN_CALLS,
+    why_not_judged,
 )
 from perdure.agent.recalling import Excerpt, Recollection
 from perdure.agent.repeats import Repeats
-from perdure.agent.summarizing import FAILURES, REST, UNREAD, Summarizer, compacted
-from perdure.agent.truncation import cut_to
+from perdure.agent.summarizing import Summarizer
+from perdure.agent.thinking import Thinking
 from perdure.chat.calls import ToolCall
 from perdure.chat.events import (
     ErrorRaised,
     Event,
+    Judged,
+    JudgedAs,
     Notice,
     Recalled,
     RunFinished,
@@ -58,16 +62,18 @@ from perdure.chat.events import (
     UsageReported,
 )
 from perdure.chat.language import Language, say
-from perdure.chat.messages import Kind
+from perdure.chat.messages import Kind, text_of
 from perdure.chat.tokens import Usage
-from perdure.errors import ContextOverflow, EndpointError, PerdureError, PromptOverflow, StoreError, Words
+from perdure.errors import PerdureError, PromptOverflow, StoreError, Words
 from perdure.memory.passages import RECALL
-from perdure.models.client import ModelClient, ModelRequest, Purpose, Reply, Retrying, Text
+from perdure.models.client import ModelClient, Purpose, Reply
 from perdure.tools.contract import Outcome
 
 #: Replies in a row that may be empty, cut in a call, or call only unknown tools: a model that
 #: makes such a mistake three times won't mend it the fourth time.
 PATIENCE = 3
+#: How often an answer that the output limit cut goes on.
+CONTINUED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +88,25 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    answer: str
+    state = "JUDGING"
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     status: Status
     answer: str = ""
     reason: str = ""
     error: str = ""
+    judged: JudgedAs = ""
 
     @property
     def state(self) -> str:
         return {"answered": "DONE", "limit": "DONE", "interrupted": "INTERRUPTED"}.get(self.status, "FAILED")
 
 
-Next = Think | Act | Finish
+Next = Think | Act | Check | Finish
 Told = TypeVar("Told", bound=Event)
 
 
@@ -111,8 +124,8 @@ class Limits:
 class Loop:
     """One turn of a conversation. ``emit`` gets every event as it happens and must not raise.
     ``summarizer`` writes the gist (without one, code does); ``background``: while the model works, for
-    the next compaction; ``recollection`` brings what is no longer in view, with ``recalls`` by itself
-    as well."""
+    the next compaction; ``judge`` checks the answer (without one, no answer is looked at);
+    ``recollection`` brings what is no longer in view, with ``recalls`` by itself as well."""
 
     model: ModelClient
     acting: Acting
@@ -121,18 +134,21 @@ class Loop:
     emit: Callable[[Event], None]
     summarizer: Summarizer | None = None
     background: bool = False
+    judge: Judge | None = None
     recollection: Recollection | None = None
     recalls: bool = True
     steps: int = 0
 
     def __post_init__(self) -> None:
         self.usages: dict[Purpose, Usage] = {"think": Usage()}
-        self._summarizing = False
         self._events = 0
         self._mistakes = 0
         self._repeats = Repeats()
-        self._partial = ""
-        self._cut = False
+        #: Number of the turn's request.
+        self._request = 0
+        #: An answer that goes on, and the last one that was whole.
+        self._said, self._answer = list[str](), ""
+        self._objected: list[Judged] = []
 
     async def run(self, task: str) -> RunFinished:
         """The person's request to an answer, or to the reason why there is none.
@@ -144,9 +160,19 @@ class Loop:
         self._tell(self._started(task))
         for words, entry in self.conversation.mended:
             self._tell(Notice(code="session.mended", text=say(words, self._lang, entry=entry)))
-        async with anyio.create_task_group() as self._beside:
+        async with anyio.create_task_group() as beside:
+            self._thinking = Thinking(
+                self.model,
+                self.conversation,
+                self.limits.output_tokens,
+                self.summarizer,
+                self.background,
+                self._tell,
+                self._used,
+                beside,
+            )
             step = await self._turn(task, began)
-            self._beside.cancel_scope.cancel()
+            beside.cancel_scope.cancel()
         return self._finished(step, began)
 
     async def _turn(self, task: str, began: float) -> Finish:
@@ -156,8 +182,16 @@ class Loop:
             with anyio.move_on_after(self.limits.seconds):
                 while not isinstance(step, Finish):
                     self._tell(StateChanged(state=step.state, step=self.steps))
-                    step = await (self._act(step.reply) if isinstance(step, Act) else self._think())
-            if not isinstance(step, Finish):
+                    match step:
+                        case Act(reply):
+                            step = await self._act(reply)
+                        case Check(answer):
+                            step = await self._check(answer)
+                        case _:
+                            step = await self._think()
+            if isinstance(step, Check):
+                step = self._unjudged(step.answer, "timeout")
+            elif not isinstance(step, Finish):
                 step = self._broken_off("limit", TIME_LIMIT, seconds=self.limits.seconds)
         except PerdureError as error:
             self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
@@ -175,9 +209,9 @@ class Loop:
             self.conversation.ask(task)
             raise
         if excerpt is None:
-            self.conversation.ask(task)
+            self._request = self.conversation.ask(task).seq
             return
-        self.conversation.ask(task, excerpt.text, excerpt.recalled)
+        self._request = self.conversation.ask(task, excerpt.text, excerpt.recalled).seq
         self._tell(Recalled(entries=excerpt.recalled, text=excerpt.text, tokens=excerpt.tokens))
 
     async def _recalled(self, task: str) -> Excerpt | None:
@@ -189,36 +223,97 @@ class Loop:
         try:
             has_room = not self.conversation.fits(asked)
             if has_room:
-                await self._compact(asked + self.recollection.room)
+                await self._thinking.compact(asked + self.recollection.room)
             excerpt = await self.recollection.for_request(task)
             if excerpt is None or has_room:
                 return excerpt
-            made_room = await self._compact(asked + self.model.counter.message(said(excerpt.text)))
+            made_room = await self._thinking.compact(asked + self.model.counter.message(said(excerpt.text)))
         except PromptOverflow:
             return None
         return await self.recollection.for_request(task) if made_room else excerpt
 
     async def _think(self) -> Next:
         if self.steps >= self.limits.steps:
-            return Finish("limit", reason=say(STEP_LIMIT, self._lang, steps=self.steps))
+            return Finish("limit", self._answer, say(STEP_LIMIT, self._lang, steps=self.steps))
         self.steps += 1
-        reply = await self._reply()
+        reply = self._with_written_calls(await self._thinking.reply())
         for note in reply.notes:
             self._tell(Notice(code="reply.mended", text=note))
         if reply.calls:
+            self._said.clear()
             self.conversation.add(Kind.TOOL_CALL, reply.as_message())
             return Act(reply)
-        if not reply.content.strip():
+        if not (reply.content.strip() or self._said):
             return self._mistaken(EMPTY_REPLIES, EMPTY)
+        return self._answered(reply)
+
+    def _answered(self, reply: Reply) -> Next:
+        """An answer, or a part of one, is kept, and looked at by code."""
+        self._answer = joined([*self._said, reply.content])
         try:
-            self.conversation.add(Kind.ASSISTANT, reply.as_message())
+            if reply.content.strip():
+                self.conversation.add(Kind.ASSISTANT, reply.as_message())
         except StoreError as error:
             # What can't be kept can still be read.
             self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
-            return Finish("failed", reply.content, error.say(self._lang), type(error).__name__)
+            return Finish("failed", self._answer, error.say(self._lang), type(error).__name__)
+        if reply.cut and self.judge and len(self._said) < CONTINUED:
+            self._said.append(reply.content)
+            self._remind(GO_ON, code="answer.continued")
+            return Think()
         if reply.cut:
             self._tell(Notice(code="answer.cut", text=say(ANSWER_CUT, self._lang)))
-        return Finish("answered", reply.content)
+            return Finish("answered", self._answer)
+        self._said.clear()
+        if self.judge is None:
+            return Finish("answered", self._answer)
+        if looks_like_a_call(self._answer):
+            return self._mistaken(WRITTEN_CALLS, WRITTEN_CALL)
+        return Check(self._answer)
+
+    async def _check(self, answer: str) -> Next:
+        """Have an answer judged, where it is worth it; one that isn't satisfied goes back, up to a point."""
+        turn = self.conversation.since(self._request)
+        if is_in_another_language(text_of(turn[0].message), answer):
+            self._tell(Notice(code="answer.language", text=say(OTHER_LANGUAGE, self._lang)))
+        if self.judge is None or not self.judge.wants(turn):
+            return Finish("answered", answer)
+        judged = await self.judge.of(self.conversation, turn, answer, len(self._objected) + 1)
+        self.conversation.judged(judged)
+        if judged.usage.total:
+            self._used("judge", judged.usage)
+        self._tell(judged)
+        if judged.satisfied is None:
+            return self._unjudged(answer, judged.reason)
+        if judged.satisfied:
+            return Finish("answered", answer, judged="satisfied")
+        again = any(is_same(judged.objections, before.objections) for before in self._objected)
+        self._objected.append(judged)
+        if again or len(self._objected) > self.judge.rounds:
+            why = SAME_OBJECTION if again else STILL_OBJECTS
+            told = say(why, self._lang, rounds=self.judge.rounds)
+            self._tell(Notice(code="judge.repeats" if again else "judge.limit", text=told))
+            return Finish("answered", answer, judged="unsatisfied")
+        self.conversation.add(Kind.FEEDBACK, said(feedback(judged, self._lang)))
+        self._tell(TextDelta(text="", restart=True))
+        return Think()
+
+    def _unjudged(self, answer: str, why: str) -> Finish:
+        told = say(NOT_JUDGED, self._lang, why=why_not_judged(why, self._lang))
+        self._tell(Notice(code="answer.unjudged", text=told))
+        return Finish("answered", answer, judged="unjudged")
+
+    def _with_written_calls(self, reply: Reply) -> Reply:
+        """The reply; where it is calls that were written as text, with these as what they are."""
+        if self.judge is None or reply.calls:
+            return reply
+        calls = written_calls(reply.content, {tool.name for tool in self.conversation.tools})
+        if not calls:
+            return reply
+        self._tell(TextDelta(text="", restart=True))
+        return replace(
+            reply, content="", calls=calls, notes=(*reply.notes, say(WRITTEN_CALL_READ, self._lang))
+        )
 
     async def _act(self, reply: Reply) -> Next:
         def keep(call: ToolCall, outcome: Outcome) -> None:
@@ -235,135 +330,10 @@ class Loop:
             return self._mistaken(CUT_CALLS if reply.cut else UNKNOWN_TOOLS)
         self._mistakes = 0
         if self._repeats.end:
-            return Finish("limit", reason=say(WENT_IN_CIRCLES, self._lang))
+            return Finish("limit", self._answer, say(WENT_IN_CIRCLES, self._lang))
         if self._repeats.tell:
             self._remind(REPEATED, code="repeated")
         return Think()
-
-    async def _reply(self) -> Reply:
-        """The model's reply to a prompt that fits. An endpoint that says it doesn't, or that shows it
-        by reading only a part, teaches the real window; one more compaction, one more try."""
-        await self._compact()
-        try:
-            reply = await self._stream()
-        except ContextOverflow as overflow:
-            if not self._learnt_from(overflow):
-                raise
-        else:
-            if not self._was_cut(reply):
-                if reply.of_whole_prompt:
-                    with suppress(StoreError):  # the reply counts; whether it can be kept is seen next
-                        self.conversation.learn_usage(self._counted, reply.usage)
-                return reply
-        await self._compact()
-        return await self._stream()
-
-    def _was_cut(self, reply: Reply) -> bool:
-        """The endpoint read only a part of the prompt, without saying so: told and learnt, once."""
-        reported, counter = reply.usage.prompt, self.model.counter
-        if self._cut or not reply.of_whole_prompt:
-            return False
-        window = cut_to(self._sent, reported, counter, counted=self._counted)
-        self._cut = window is not None and self.conversation.learn_cut(window)
-        if self._cut:
-            window = self.conversation.budget.window
-            told = say(PROMPT_CUT, self._lang, reported=reported, counted=self._counted, window=window)
-            self._tell(Notice(code="prompt.cut", text=told))
-            self._tell(TextDelta(text="", restart=True))
-        return self._cut
-
-    def _learnt_from(self, overflow: ContextOverflow) -> bool:
-        """The refusal taught something that changes the next request; what, is told."""
-        conversation = self.conversation
-        window, answer = conversation.budget.window, self._answer_limit
-        learnt = conversation.learn_window(overflow.limit, overflow.requested)
-        if (now := conversation.budget.window) < window:
-            self._tell(Notice(code="window.learnt", text=say(WINDOW_LEARNT, self._lang, window=now)))
-        if (limit := self._answer_limit) != answer:
-            self._tell(Notice(code="answers.limited", text=say(ANSWERS_LIMITED, self._lang, output=limit)))
-        return learnt
-
-    async def _stream(self) -> Reply:
-        self._partial = ""
-        self._counted, self._sent = self.conversation.tokens, self.conversation.prompt()
-        request = ModelRequest(
-            self._sent,
-            tools=self.conversation.tools,
-            session=self.conversation.session,
-            max_output_tokens=self._answer_limit,
-        )
-        try:
-            return await self._streamed(request)
-        except PerdureError:
-            raise
-        except Exception as error:  # a client may be anybody's, and the turn must end in order all the same
-            why = f"{type(error).__name__}: {error}"
-            raise EndpointError(say(CLIENT_FAILED, self._lang, why=why)) from error
-
-    async def _streamed(self, request: ModelRequest) -> Reply:
-        async with aclosing(self.model.stream(request)) as pieces:
-            async for piece in pieces:
-                match piece:
-                    case Text(text, reasoning):
-                        self._partial += "" if reasoning else text
-                        self._tell(TextDelta(text=text, reasoning=reasoning))
-                    case Retrying(why, wait, restart):
-                        if restart:
-                            self._partial = ""
-                            self._tell(TextDelta(text="", restart=True))
-                        self._tell(Notice(code="retry", text=say(RETRYING, self._lang, why=why, wait=wait)))
-                    case Reply():
-                        # Here, so that a reply that is thrown away is paid for in the sum as well.
-                        self._used("think", piece.usage)
-                        self._partial = ""
-                        return piece
-        raise AssertionError("it ended without a reply")
-
-    @property
-    def _answer_limit(self) -> int | None:
-        """Tokens that an answer may have: never more than are kept for it."""
-        wished, room = self.limits.output_tokens, self.conversation.budget.output
-        if wished is None:
-            return room if self.conversation.answers_limited else None
-        return min(wished, room)
-
-    async def _compact(self, ahead: int = 0) -> bool:
-        """First trim, which is certain, then summarise, which is best effort; both before the next call
-        of the model, so that the prompt's beginning changes once. ``ahead``: tokens that are to fit besides.
-        True where it did something."""
-        self.conversation.take_form(self.model.form)
-        beside = self.summarizer if self.background else None
-        event = await compacted(self.conversation, None if beside else self.summarizer, ahead=ahead)
-        if event is None:
-            return False
-        self._tell(event)
-        self._heard(event.usage, event.refused, taken=bool(event.model))
-        if beside and not self._summarizing:
-            self._beside.start_soon(self._summarize_beside, beside)
-        return True
-
-    async def _summarize_beside(self, summarizer: Summarizer) -> None:
-        self._summarizing = True
-        try:
-            written = await summarizer.run(self.conversation, later=True)
-            self._heard(written.usage, written.refused, taken=bool(written.taken))
-        except PerdureError as error:
-            self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
-        finally:
-            self._summarizing = False
-
-    def _heard(self, usage: Usage, refused: Sequence[str], *, taken: bool) -> None:
-        """Tell what the summaries cost, and what went wrong."""
-        if usage.total:
-            self._used("summarize", usage)
-        if UNREAD in refused:
-            self._tell(Notice(code="summary.cut", text=say(SUMMARY_CUT, self._lang)))
-        if refused and not taken:
-            told = say(SUMMARY_FAILED, self._lang, why=why_no_summary(refused[-1], self._lang))
-            self._tell(Notice(code="summary.failed", text=told))
-            if (failed := self.conversation.failed_summaries) % FAILURES == 0:
-                told = say(SUMMARY_RESTS, self._lang, times=failed, rest=REST)
-                self._tell(Notice(code="summary.rests", text=told))
 
     def _used(self, purpose: Purpose, usage: Usage) -> None:
         self.usages[purpose] = self.usages.get(purpose, Usage()) + usage
@@ -390,12 +360,12 @@ class Loop:
         """Close a turn that stopped in the middle: open calls answered, the text so far kept."""
         try:
             self.conversation.close_open_calls()
-            if partial := self._partial.strip():
+            if partial := self._thinking.partial.strip():
                 text = f"{partial}\n{say(BROKEN_OFF, self._lang)}"
                 self.conversation.add(Kind.ASSISTANT, {"role": "assistant", "content": text})
         except PerdureError as error:
             self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
-        return Finish(status, reason=say(reason, self._lang, **facts))
+        return Finish(status, self._answer, say(reason, self._lang, **facts))
 
     def _started(self, task: str) -> RunStarted:
         return RunStarted(
@@ -417,6 +387,7 @@ class Loop:
             usage_by_purpose={str(purpose): usage for purpose, usage in self.usages.items()},
             session=self.conversation.session,
             steps=self.steps,
+            judged=step.judged,
             seconds=round(time.monotonic() - began, 3),
         )
         return self._tell(finished)

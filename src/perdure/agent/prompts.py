@@ -104,6 +104,35 @@ UNKNOWN_TOOLS: Words = (
     "the model called only tools that don't exist, {times} times",
     "模型连续 {times} 次只调用不存在的工具",
 )
+GO_ON: Words = (
+    "The output limit cut your answer. Go on exactly where it ended; repeat nothing and add no introduction.",
+    "你的回答被输出上限截断了。请从截断处接着写，不要重复，也不要加引言。",
+)
+WRITTEN_CALL: Words = (
+    "Your reply was a tool call written as text, which does nothing. Make the call itself, or answer.",
+    "你的回复是写成文本的工具调用，不会被执行。请真正调用工具，或直接回答。",
+)
+WRITTEN_CALL_READ: Words = (
+    "a tool call that was written as text was read as a call",
+    "写成文本的工具调用已按调用处理",
+)
+WRITTEN_CALLS: Words = (
+    "the model wrote tool calls as text, {times} times",
+    "模型连续 {times} 次把工具调用写成了文本",
+)
+OTHER_LANGUAGE: Words = (
+    "the answer is in another language than the request",
+    "回答与请求使用的语言不同",
+)
+NOT_JUDGED: Words = ("the answer was not checked: {why}", "回答未经检查：{why}")
+SAME_OBJECTION: Words = (
+    "the check objects to the same thing again; the last answer stands",
+    "检查再次提出同样的意见；以最后的回答为准",
+)
+STILL_OBJECTS: Words = (
+    "the check still objects after {rounds} {rounds:round|rounds}, the limit; the last answer stands",
+    "经过 {rounds} 轮（已达上限），检查仍有意见；以最后的回答为准",
+)
 SUMMARY_CUT: Words = (
     "The summariser read only a part of what it was sent; it is asked in smaller pieces from now on.",
     "摘要模型只读取了所发送内容的一部分；从现在起分成更小的部分请求。",
@@ -141,6 +170,17 @@ SUMMARY_RESTS: Words = (
 )
 
 
+#: Why an answer wasn't judged, where that is said otherwise.
+NO_VERDICT: Mapping[str, Words] = {
+    "unreadable": ("no verdict could be read from the reply", "无法从回复中读出结论"),
+}
+
+
 def why_no_summary(code: str, lang: Language) -> str:
     """The words for a code of `NO_SUMMARY`; of another one (the name of an exception) itself."""
     return say(NO_SUMMARY.get(code, (code, code)), lang)
+
+
+def why_not_judged(code: str, lang: Language) -> str:
+    """The words for why there is no verdict."""
+    return say(NO_VERDICT[code], lang) if code in NO_VERDICT else why_no_summary(code, lang)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream
 
     from perdure.agent.conversation import Conversation
+    from perdure.agent.judge import Judge
     from perdure.agent.loop import Loop
     from perdure.agent.overview import Overview
     from perdure.agent.recalling import Recaller, Recollection
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from perdure.chat.calls import ToolCall, ToolSpec
     from perdure.chat.events import Compacted, Event, RunFinished
     from perdure.chat.language import Language
+    from perdure.chat.tokens import Usage
     from perdure.models.client import ModelClient
     from perdure.store.archive import Archive
     from perdure.store.journal import Journal
@@ -80,7 +82,8 @@ class Agent:
         #: What is kept: the sessions, without a model.
         self.sessions = Sessions(self.settings, journal=journal, archive=archive)
         self._given = self._client = client
-        self._summary_client: ModelClient | None = None
+        #: Other models of the endpoint, by name.
+        self._others: dict[str, ModelClient] = {}
         self._writing: Summarizer | None = None
         self._exit = AsyncExitStack()
 
@@ -101,7 +104,7 @@ class Agent:
         self._exit = AsyncExitStack()
         self.sessions.close()
         self._client = self._given
-        self._summary_client = self._writing = None
+        self._others, self._writing = {}, None
 
     @property
     def journal(self) -> Journal:
@@ -162,6 +165,7 @@ class Agent:
             emit=emit,
             summarizer=await self._summarizer(client),
             background=self.settings.summary == "background",
+            judge=await self._judge(client),
             recollection=recollection,
             recalls=self.settings.recall == "auto",
         )
@@ -280,24 +284,51 @@ class Agent:
     async def _summarizer(self, client: ModelClient) -> Summarizer | None:
         """Who writes the gist; None where code does."""
         from perdure.agent.summarizing import Summarizer
-        from perdure.models.catalog import cost_of
 
-        settings = self.settings
         if not self._summarised(client):
             return None
-        if settings.summary_model and self._summary_client is None:
-            other = replace(settings, model=settings.summary_model, context_window=None, tool_calls="native")
-            self._summary_client = await open_model(other)
-            self._exit.push_async_callback(self._summary_client.aclose)
-        writer = self._summary_client or client
+        writer = await self._other(self.settings.summary_model) or client
         # One for all runs: it remembers how much its endpoint was seen to read.
         self._writing = self._writing or Summarizer(
             writer,
             own=writer is client,
-            seconds=settings.summary_timeout,
-            price=lambda usage: cost_of(writer.model, usage, settings.base_url or ""),
+            seconds=self.settings.summary_timeout,
+            price=partial(self._price, writer.model),
         )
         return self._writing
+
+    async def _judge(self, client: ModelClient) -> Judge | None:
+        """Who checks answers; None where nobody does."""
+        from perdure.agent.judge import Judge
+
+        mode = self.settings.judge or ("off" if getattr(client, "small", False) else "auto")
+        if mode == "off":
+            return None
+        judge = await self._other(self.settings.judge_model) or client
+        return Judge(
+            judge,
+            own=judge is client,
+            mode=mode,
+            rounds=self.settings.judge_rounds,
+            seconds=self.settings.judge_timeout,
+            price=partial(self._price, judge.model),
+        )
+
+    async def _other(self, name: str | None) -> ModelClient | None:
+        """Another model of the endpoint, reached at the first call; None where none is named."""
+        if not name:
+            return None
+        if name not in self._others:
+            other = replace(self.settings, model=name, context_window=None, tool_calls="native")
+            self._others[name] = await open_model(other)
+            self._exit.push_async_callback(self._others[name].aclose)
+        return self._others[name]
+
+    def _price(self, model: str, usage: Usage) -> float | None:
+        """US dollars of a usage; None where the price is unknown."""
+        from perdure.models.catalog import cost_of
+
+        return cost_of(model, usage, self.settings.base_url or "")
 
     def _summarised(self, client: ModelClient) -> bool:
         """A model writes the gist: any but one too small to be trusted with it, unless that is wished."""

@@ -7,12 +7,20 @@ none of these rooms may look into another.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 JSON = Any
 Schema = Mapping[str, JSON]
+
+#: How models write a tool call into their text.
+CALL_MARK = re.compile(
+    r"<\|?/?(?:tool_call|function_call|tool_calls|function_calls|function|invoke|parameter)\b|<\|python_tag\|>|\[TOOL_CALLS\]"
+    r'|^\s*\{\s*"(?:name|tool|function)"\s*:\s*"[^"]*"\s*,\s*"(?:arguments|parameters|args)"\s*:',
+    re.I,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Literal
 from perdure.chat.tokens import Usage
 
 Status = Literal["answered", "failed", "limit", "interrupted"]
+#: What the Judge said last of an answer; empty where it wasn't asked.
+JudgedAs = Literal["", "satisfied", "unsatisfied", "unjudged"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +121,30 @@ class Recalled(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Judged(Event):
+    """An answer was checked. ``satisfied`` is null where it wasn't judged, for the ``reason``; ``missing``:
+    what of the request isn't answered; ``contradicted``: what a tool's result contradicts; ``round`` from 1,
+    of an answer that goes back ``rounds`` times at most; ``seconds``, ``usage`` and ``cost`` (US dollars,
+    null where the price is unknown) are the judge's."""
+
+    type = "judge"
+    satisfied: bool | None
+    missing: Sequence[str] = ()
+    contradicted: Sequence[str] = ()
+    round: int = 1
+    rounds: int = 0
+    reason: str = ""
+    model: str = ""
+    seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
+
+    @property
+    def objections(self) -> tuple[str, ...]:
+        return (*self.missing, *self.contradicted)
+
+
+@dataclass(frozen=True, kw_only=True)
 class UsageReported(Event):
     type = "usage"
     purpose: str
@@ -145,7 +171,8 @@ class ErrorRaised(Event):
 @dataclass(frozen=True, kw_only=True)
 class RunFinished(Event):
     """The last event. ``cost`` is in US dollars, null where the price is unknown; ``error`` names
-    the type of the error that ended a failed run, where one did."""
+    the type of the error that ended a failed run, where one did; ``judged`` is what the Judge said of the
+    answer: `satisfied`, `unsatisfied`, `unjudged` (it failed), or empty where it wasn't asked."""
 
     type = "run.finished"
     status: Status
@@ -155,6 +182,7 @@ class RunFinished(Event):
     cost: float | None = None
     reason: str = ""
     error: str = ""
+    judged: JudgedAs = ""
     steps: int = 0
     seconds: float = 0.0
     usage_by_purpose: Mapping[str, Usage] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
+from perdure.chat.calls import CALL_MARK
 from perdure.chat.language import Language, language_of, say
 from perdure.chat.messages import Message, text_of
 from perdure.chat.secrets import masked
@@ -50,11 +51,6 @@ _NUMBERS = re.compile(
 _NOTHING = re.compile(
     r"none|n/?a|nothing(?: \w+){0,3}|(?:no|not|none) (?:applicable|yet|data|information|items?)"
     r"|unknown|empty|tbd|无|没有|暂无|不适用|未知|空|",
-    re.I,
-)
-_CALL = re.compile(
-    r"<\|?/?(?:tool_call|function_call|tool_calls|function_calls|function|invoke|parameter)\b|<\|python_tag\|>|\[TOOL_CALLS\]"
-    r'|^\s*\{\s*"(?:name|tool|function)"\s*:\s*"[^"]*"\s*,\s*"(?:arguments|parameters|args)"\s*:',
     re.I,
 )
 _REFUSES = re.compile(
@@ -101,7 +97,7 @@ def _no_summary(text: str, request: SummaryRequest) -> Refusal | None:
     """Why a text isn't a summary at all."""
     if _says_nothing(text):
         return "empty"
-    if _CALL.search(text):
+    if CALL_MARK.search(text):
         return "tool_call"
     if _REFUSES.match(text):
         return "refusal"

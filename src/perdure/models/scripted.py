@@ -17,7 +17,8 @@ Script = str | Sequence[tuple[str, str]] | Reply | PerdureError
 
 class ScriptedModel:
     """`ModelClient` that plays a script: a list, one item a request and the last for ever, or a
-    function of the request. What was asked is in ``requests``."""
+    function of the request. What was asked is in ``requests``; beside a list, a judge gets ``verdict`` and
+    doesn't count."""
 
     def __init__(
         self,
@@ -25,6 +26,7 @@ class ScriptedModel:
         *,
         context_window: int | None = 8192,
         counter: TokenCounter | None = None,
+        verdict: Script = '{"satisfied": true, "missing": [], "contradicted": []}',
     ) -> None:
         self.model = "scripted"
         self.context_window = context_window
@@ -32,13 +34,17 @@ class ScriptedModel:
         self.form = Form()
         self.requests: list[ModelRequest] = []
         self._script = script
+        self._verdict = verdict
         self._ids = count(1)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        self.requests.append(request)
-        if callable(self._script):
+        if request.purpose == "judge" and not callable(self._script):
+            said = self._verdict
+        elif callable(self._script):
+            self.requests.append(request)
             said = self._script(request)
         else:
+            self.requests.append(request)
             said = self._script[min(len(self.requests), len(self._script)) - 1]
         if isinstance(said, PerdureError):
             raise said

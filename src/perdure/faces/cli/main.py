@@ -154,6 +154,14 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     tools.add_argument("--no-tools", dest="tools", action="store_const", const="", help="no tools at all")
     _add_summary(parser)
     parser.add_argument(
+        "--judge",
+        choices=["on", "off", "auto"],
+        help="check answers against the request and what tools showed; auto (default): where tools were used "
+        "or the request has several parts",
+    )
+    parser.add_argument("--judge-rounds", metavar="N", help="how often an answer goes back (default 2)")
+    parser.add_argument("--judge-model", metavar="NAME", help="another model of the endpoint that checks")
+    parser.add_argument(
         "--recall",
         choices=["auto", "off"],
         help="auto (default): what belongs to a request and is no longer in view is placed with it; "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from perdure.chat.events import (
     Compacted,
     ErrorRaised,
     Event,
+    Judged,
     Notice,
     Recalled,
     RunFinished,
@@ -34,8 +35,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
-THINKING: Words = ("thinking", "思考中")
-ACTING: Words = ("running", "运行中")
+WORKING: Mapping[str, Words] = {
+    "THINKING": ("thinking", "思考中"),
+    "ACTING": ("running", "运行中"),
+    "JUDGING": ("checking the answer", "检查回答"),
+}
+CHECKED: Words = ("checked: the answer does what was asked", "已检查：回答符合请求")
+OBJECTED: Words = ("checked: {objection}", "已检查：{objection}")
 LEFT: Words = (
     "{count} {count:entry|entries} left the window; {before} tokens are now {after}; "
     "{count:it is|all are} kept in the session",
@@ -83,12 +89,8 @@ class Progress:
         match event:
             case RunStarted():
                 self._session = event.session
-            case StateChanged(state="THINKING"):
-                self._live(THINKING)
-            case StateChanged(state="ACTING"):
-                self._live(ACTING)
             case StateChanged():
-                self._rest()
+                self._live(WORKING.get(event.state))
             case TextDelta():
                 self._text(event)
             case ToolRequested():
@@ -101,18 +103,29 @@ class Progress:
                 words = LEFT if event.left else SHORTENED
                 self._say(f"~ {say(words, self._lang, **facts)}", "dim")
             case Recalled():
-                own = [entry for session, entry in event.entries if session == self._session]
-                others = len({session for session, _ in event.entries} - {self._session})
-                words = RECALLED if not others else RECALLED_ELSEWHERE
-                words = words if own else RECALLED_ONLY_ELSEWHERE
-                counts = {"count": len(own), "tokens": event.tokens, "others": others}
-                self._say(f"~ {say(words, self._lang, entries=in_spans(own), **counts)}", "dim")
+                self._recalled(event)
+            case Judged():
+                self._judged(event)
             case Notice():
                 self._say(f"! {event.text}", "yellow")
             case ErrorRaised():
                 self._say(f"perdure: {event.text}", "red", always=True)
             case RunFinished():
                 self._finished(event)
+
+    def _judged(self, event: Judged) -> None:
+        if event.satisfied:
+            self._say(f"✓ {say(CHECKED, self._lang)}", "dim")
+        for each in event.objections:
+            self._say(f"✗ {say(OBJECTED, self._lang, objection=one_line(each, 200))}", "yellow")
+
+    def _recalled(self, event: Recalled) -> None:
+        own = [entry for session, entry in event.entries if session == self._session]
+        others = len({session for session, _ in event.entries} - {self._session})
+        words = RECALLED if not others else RECALLED_ELSEWHERE
+        words = words if own else RECALLED_ONLY_ELSEWHERE
+        counts = {"count": len(own), "tokens": event.tokens, "others": others}
+        self._say(f"~ {say(words, self._lang, entries=in_spans(own), **counts)}", "dim")
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -166,9 +179,10 @@ class Progress:
     def _reason_is_new(self, reason: str) -> bool:
         return self._told != f"perdure: {reason}"
 
-    def _live(self, words: Words) -> None:
-        if self._console and not self.quiet:
-            self._rest()
+    def _live(self, words: Words | None) -> None:
+        """Show that it works, and at what; nothing where it doesn't."""
+        self._rest()
+        if words and self._console and not self.quiet:
             self._status = self._console.status(say(words, self._lang))
             self._status.start()
 
