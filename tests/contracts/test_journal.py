@@ -27,7 +27,7 @@ from perdure.chat.tokens import counter_for
 from perdure.errors import SessionExists, SessionHeld, SessionUnknown
 from perdure.memory.budget import Budget
 from perdure.store import leases
-from perdure.store.journal import Journal, NewEntry, Recorded
+from perdure.store.journal import Journal, NewEntry, NewEvent, Recorded
 from perdure.store.sqlite import SqliteJournal
 
 Opener = Callable[[Path], Journal]
@@ -316,6 +316,23 @@ def test_what_was_mended_when_it_came_in_is_forgotten_too(journal: Journal) -> N
     journal.append(
         "s", [user("x")], [("session.imported", {"form": "chat", "repairs": [f"a call of {SECRET}"]})]
     )
+    journal.forget("s", [1], blanked)
+    assert holds(journal, SECRET) == []
+
+
+def test_what_a_judge_objected_to_an_entry_is_forgotten_with_it(journal: Journal) -> None:
+    objected: NewEntry = (Kind.FEEDBACK, user(f"it says {SECRET}")[1], 9)
+    verdict: NewEvent = (
+        "judge",
+        {"satisfied": False, "missing": [f"not {SECRET}"], "contradicted": [SECRET]},
+    )
+    journal.append("s", [user("x"), answer("before"), objected, answer("well")])
+    journal.append("s", [user("y"), answer(f"it is {SECRET}")], [verdict])
+    journal.append("s", [objected, answer("so be it"), user("z")])
+    journal.append("s", [(Kind.FEEDBACK, user("the unit is missing")[1], 9)])
+    gone = journal.forget("s", [6], blanked)
+    assert dict(gone.entries) == {"s": [6, 7]}, "of this turn, and only what came behind"
+    assert entries(journal)[9].message["content"] == "the unit is missing"
     journal.forget("s", [1], blanked)
     assert holds(journal, SECRET) == []
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from functools import partial
@@ -31,16 +32,17 @@ Near = Callable[[int, Collection[int]], Iterable[tuple[int, set[int]]]]
 
 
 def found(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], *, forks: bool = True) -> Places:
-    """Where these entries and excerpts of them stand. Without ``forks``, which stay whole then, nor does an
-    excerpt go from a session that holds the very entry itself."""
-    if forks:
-        return _reached(
-            session, numbers, lambda id, some: (*_forks(cursor, id, some), *_quotes(cursor, id, some, {}))
-        )
-    holders = _holders(cursor, session, numbers)
-    return _reached(
-        session, numbers, lambda id, some: _quotes(cursor, id, some, holders if id == session else {})
-    )
+    """Where these entries, excerpts of them, and what was objected to them stand. Without ``forks``, which
+    stay whole then, nor does an excerpt go from a session that holds the very entry itself."""
+    holders = {} if forks else _holders(cursor, session, numbers)
+
+    def near(id: int, some: Collection[int]) -> Iterator[tuple[int, set[int]]]:
+        yield id, _objections(cursor, id, some)
+        if forks:
+            yield from _forks(cursor, id, some)
+        yield from _quotes(cursor, id, some, holders if id == session else {})
+
+    return _reached(session, numbers, near)
 
 
 def _holders(cursor: sqlite3.Cursor, session: int, numbers: Collection[int]) -> Places:
@@ -53,7 +55,8 @@ def _reached(session: int, numbers: Collection[int], near: Near) -> Places:
     waiting = [session]
     while waiting:
         id = waiting.pop()
-        for other, more in near(id, places[id]):
+        # As they are now: what is near may be in the same session.
+        for other, more in near(id, frozenset(places[id])):
             known = places.setdefault(other, set())
             if not more <= known:
                 known |= more
@@ -83,6 +86,7 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
     since = (session, first)
     _change(cursor, since, "compaction", {"notes": None})
     _change(cursor, since, "usage", {"prompt": None})
+    _change(cursor, since, "judge", {"missing": [], "contradicted": []})
     summaries = cursor.execute(
         "DELETE FROM record WHERE session = ? AND id > ? AND type = 'summary' AND seq IS NULL", since
     ).rowcount
@@ -255,6 +259,20 @@ def _quotes(
         held = holders.get(id, ())
         if any(of == name and entry in numbers and entry not in held for of, entry in recall["recalled"]):
             yield id, {excerpt - recall.get("before", 0)}
+
+
+def _objections(cursor: sqlite3.Cursor, session: int, numbers: Collection[int]) -> set[int]:
+    """What a judge objected in the turns of these entries, behind them: it may quote them."""
+    rows = cursor.execute(
+        "SELECT seq, (SELECT max(asked.seq) FROM record AS asked WHERE asked.session = record.session"
+        " AND asked.seq < record.seq AND asked.type = ?) FROM record"
+        " WHERE session = ? AND type = ? AND seq > ?",
+        (Kind.USER.value, session, Kind.FEEDBACK.value, min(numbers, default=0)),
+    ).fetchall()
+    ordered = sorted(numbers)
+    # The nearest entry before it is of its turn.
+    nearest = ((seq, begun, bisect_left(ordered, seq) - 1) for seq, begun in rows)
+    return {seq for seq, begun, at in nearest if at >= 0 and ordered[at] >= (begun or 0)}
 
 
 def _named(cursor: sqlite3.Cursor, name: str) -> list[int]:
