@@ -15,16 +15,26 @@ from typing import TYPE_CHECKING, Any
 from perdure.chat.encodings import sendable
 from perdure.chat.messages import Kind
 from perdure.chat.secrets import masked_pieces
-from perdure.errors import SessionUnknown, StoreError
+from perdure.errors import StoreError
 from perdure.memory.passages import Corpus, Passage, Pool, Query
 from perdure.memory.words import telling
-from perdure.store import forks, indexing
+from perdure.store import indexing
 from perdure.store.archive import Scope
 from perdure.store.database import Database, now
+from perdure.store.scopes import (
+    EVERYWHERE,
+    Where,
+    counting_in,
+    held,
+    in_sessions,
+    sessions_in,
+    span,
+    where_of,
+)
 from perdure.store.vectors import Vectors, dimensions, keep_signs, within
 
 if TYPE_CHECKING:
-    from numpy import bool_, float32, int64
+    from numpy import float32, int64
     from numpy.typing import NDArray
 
 #: Candidates by words and meaning together, and those among them that are the best by one alone; fewer, where
@@ -47,29 +57,6 @@ COUNTED, LEAST_COUNTED, MOST_COUNTED = 40_000, 500, 5_000
 AS_FAR, PRIVATE_KEY = 12, "PRIVATE KEY"
 #: Kinds by their names: looking one up in a dictionary is much faster.
 KINDS = {kind.value: kind for kind in Kind}
-#: All ids there can be.
-EVERYWHERE = ((0, (1 << 63) - 1),)
-#: Sessions in a scope that are searched one by one; of more, all are searched and the others left out.
-FEW_SESSIONS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Where:
-    """Spans of passage ids to search, and of these the sessions that count (None: all), and spans that
-    don't count. ``sizes``: passages of each session that is searched."""
-
-    spans: Sequence[tuple[int, int]]
-    sessions: frozenset[int] | None
-    hidden: Sequence[tuple[int, int]]
-    passages: int
-    words: int
-    sizes: Mapping[int, int]
-
-    def since(self, id: int) -> int:
-        """About how many passages that are searched have this id or a higher one."""
-        session, number = id >> indexing.NUMBER, id & ((1 << indexing.NUMBER) - 1)
-        newer = sum(size for each, size in self.sizes.items() if each > session)
-        return newer + max(self.sizes.get(session, 0) - number + 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +83,13 @@ class SqliteArchive:
 
         self._catch_up(scope)
         with self._database.reading() as cursor:
-            where = self._where(cursor, scope)
+            where = where_of(self._database, cursor, scope)
             vectors_in = self._all_vectors if where.spans == EVERYWHERE else self._vectors
             by_words, holding = self._by_words(cursor, query.words, where)
             ways, likeness = [by_words], (0.0, 1.0)
             if query.vector is not None:
                 vectors_in.load(cursor, query.embedder, where.spans, len(query.vector))
-                counting = partial(_count, where=where)
+                counting = partial(counting_in, where=where)
                 found = vectors_in.nearest(cursor, query.vector, where.spans, counting)
                 likeness = found.likeness
                 ways.append(_spread(found.ids, found.cosines - found.lowest, where))
@@ -119,18 +106,18 @@ class SqliteArchive:
             return False
         with self._database.reading() as cursor:
             row = cursor.execute("SELECT id FROM session WHERE name = ?", (session,)).fetchone()
-            return row is not None and row[0] in self._sessions(cursor, scope)
+            return row is not None and row[0] in sessions_in(self._database, cursor, scope)
 
     def holds(self, session: str, entry: int) -> bool:
         self._catch_up(Scope(session))
         with self._database.reading() as cursor:
-            return 0 < entry == self._held(cursor, self._database.session(cursor, session), entry)
+            return 0 < entry == held(cursor, self._database.session(cursor, session), entry)
 
     def behind(self, scope: Scope) -> int:
         with self._database.reading() as cursor:
             rows = cursor.execute("SELECT id, entries - indexed FROM session WHERE indexed < entries")
             waiting = dict(rows.fetchall())
-            return sum(waiting[id] for id in waiting.keys() & self._sessions(cursor, scope))
+            return sum(waiting[id] for id in waiting.keys() & sessions_in(self._database, cursor, scope))
 
     def without_vector(
         self, embedder: str, limit: int, scope: Scope | None = None, masked: bool = False
@@ -140,7 +127,7 @@ class SqliteArchive:
         with self._database.reading() as cursor:
             spans: Sequence[tuple[int, int]] = EVERYWHERE
             if scope is not None and scope.reach != "all":
-                spans = tuple(map(indexing.ids_of, sorted(self._sessions(cursor, scope))))
+                spans = tuple(map(indexing.ids_of, sorted(sessions_in(self._database, cursor, scope))))
             row = cursor.execute("SELECT id FROM embedder WHERE name = ?", (embedder,)).fetchone()
             known = row[0] if row else -1
             others = [0, *(each[0] for each in cursor.execute("SELECT id FROM embedder").fetchall())]
@@ -193,86 +180,10 @@ class SqliteArchive:
         with self._database.reading() as cursor:
             rows = cursor.execute("SELECT id FROM session WHERE indexed < entries").fetchall()
             ids = {int(row[0]) for row in rows}
-            return sorted(ids & self._sessions(cursor, scope) if scope and ids else ids)
-
-    def _sessions(self, cursor: sqlite3.Cursor, scope: Scope) -> set[int]:
-        own = self._database.session(cursor, scope.session)
-        if scope.reach == "session":
-            return {own}
-        every = scope.reach == "all"
-        rows = cursor.execute(
-            "SELECT id FROM session WHERE ?"
-            " OR workspace <> '' AND workspace = (SELECT workspace FROM session WHERE id = ?)",
-            (every, own),
-        )
-        return {own, *(int(row[0]) for row in rows)}
-
-    def _where(self, cursor: sqlite3.Cursor, scope: Scope) -> _Where:
-        sessions = self._sessions(cursor, scope)
-        own = self._database.session(cursor, scope.session)
-        only = self._database.session(cursor, scope.only) if scope.only else own
-        if scope.only:
-            if only not in sessions:
-                raise SessionUnknown(name=scope.only, path=self._database.path)
-            sessions = {only}
-        elif scope.between:
-            sessions = {own}
-        rows = cursor.execute("SELECT id, passages, words FROM session").fetchall()
-        counts = [sum(row[which] for row in rows if row[0] in sessions) for which in (1, 2)]
-        sizes = {row[0]: row[1] for row in rows}
-        hidden = [self._span(cursor, own, first, last) for first, last in scope.hidden]
-        if scope.between:
-            span = self._span(cursor, only, *scope.between)
-            return _Where((span,), None, hidden, counts[0], counts[1], sizes)
-        copies = self._copies(cursor, sessions, own)
-        every = len(sessions) == len(rows) and scope.reach == "all"
-        if len(sessions) <= FEW_SESSIONS and (copies or not every):
-            spans = tuple(
-                (copies[id][1] + 1 if id in copies else indexing.ids_of(id)[0], indexing.ids_of(id)[1])
-                for id in sorted(sessions)
-            )
-            return _Where(spans, None, hidden, counts[0], counts[1], sizes)
-        hidden += copies.values()
-        return _Where(EVERYWHERE, None if every else frozenset(sessions), hidden, counts[0], counts[1], sizes)
-
-    def _copies(self, cursor: sqlite3.Cursor, sessions: set[int], own: int) -> dict[int, tuple[int, int]]:
-        """The ids of the passages of each session that another one holds as well."""
-        if len(sessions) < 2:
-            return {}
-        copied = forks.copied(cursor, sessions, own, partial(self._held, cursor))
-        return {id: self._span(cursor, id, 1, last) for id, last in copied.items()}
-
-    def _held(self, cursor: sqlite3.Cursor, session: int, number: int) -> int:
-        """The last entry of a session up to this number that has passages."""
-        span = self._span(cursor, session, 1, number)
-        query = "SELECT seq FROM passage WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
-        row = cursor.execute(query, span).fetchone()
-        return int(row[0]) if row else 0
-
-    def _span(self, cursor: sqlite3.Cursor, session: int, first: int, last: int) -> tuple[int, int]:
-        """The ids of the passages of these entries: found by halving, since both count up."""
-        return self._first(cursor, session, first), self._first(cursor, session, last + 1) - 1
-
-    def _first(self, cursor: sqlite3.Cursor, session: int, seq: int) -> int:
-        below, end = indexing.ids_of(session)
-        query = "SELECT coalesce(max(id), ?) FROM passage WHERE id BETWEEN ? AND ?"
-        above = cursor.execute(query, (below, below, end)).fetchone()[0] + 1
-        while above - below > 1:
-            middle = (below + above) // 2
-            row = cursor.execute(
-                "SELECT id, seq FROM passage WHERE id <= ? AND id > ? ORDER BY id DESC LIMIT 1",
-                (middle, below),
-            ).fetchone()
-            if row is None:
-                below = middle
-            elif row[1] >= seq:
-                above = row[0]
-            else:
-                below = middle
-        return int(above)
+            return sorted(ids & sessions_in(self._database, cursor, scope) if scope and ids else ids)
 
     def _by_words(
-        self, cursor: sqlite3.Cursor, words: Sequence[str], where: _Where
+        self, cursor: sqlite3.Cursor, words: Sequence[str], where: Where
     ) -> tuple[_Ids, dict[str, int]]:
         """The passages that hold the rarest of the words and the most of them; and how many hold each."""
         import numpy
@@ -302,10 +213,10 @@ class SqliteArchive:
             return _Ids(numpy.empty(0, numpy.int64), numpy.empty(0)), holding
         ids, places = numpy.unique(numpy.concatenate(looked_at), return_inverse=True)
         scores = numpy.bincount(places, numpy.repeat(weights, list(map(len, looked_at))))
-        counting = _count(ids, where)
+        counting = counting_in(ids, where)
         return _spread(ids[counting], scores[counting], where), holding
 
-    def _holding(self, cursor: sqlite3.Cursor, word: str, where: _Where, most: int) -> int:
+    def _holding(self, cursor: sqlite3.Cursor, word: str, where: Where, most: int) -> int:
         """How many passages hold a word, estimated by the newest where there are many."""
         holding, searched = 0, sum(where.sizes.values())
         for first, last in where.spans:
@@ -323,7 +234,7 @@ class SqliteArchive:
             return holding
         return max(holding * where.passages // max(searched, 1), 1)
 
-    def _with(self, cursor: sqlite3.Cursor, match: str, where: _Where, limit: int) -> NDArray[int64]:
+    def _with(self, cursor: sqlite3.Cursor, match: str, where: Where, limit: int) -> NDArray[int64]:
         """The newest passages that match, as far as their sessions count. One text of numbers is read much
         faster than a row for each."""
         import numpy
@@ -337,7 +248,7 @@ class SqliteArchive:
             ).fetchone()
             found.append(numpy.array(json.loads(ids), numpy.int64))
         ids = numpy.concatenate(found)
-        return ids[_in_sessions(ids, where)]
+        return ids[in_sessions(ids, where)]
 
     def _masked(self, cursor: sqlite3.Cursor, passages: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
         """Passages' texts without secrets, looked for in what stands around each in its entry."""
@@ -360,8 +271,8 @@ class SqliteArchive:
         """The passages of an entry, by their ids; without any secret where it holds a private key, since a
         block of these may be of any length."""
         query = "SELECT id, text FROM passage WHERE id BETWEEN ? AND ? ORDER BY id"
-        span = self._span(cursor, session, number, number)
-        texts = dict(cursor.execute(query, span).fetchall())
+        ids = span(cursor, session, number, number)
+        texts = dict(cursor.execute(query, ids).fetchall())
         if PRIVATE_KEY not in "".join(texts.values()):
             return texts
         return dict(zip(texts, masked_pieces([*texts.values()]), strict=True))
@@ -400,7 +311,7 @@ def _quoted(word: str) -> str:
     return '"' + word.replace('"', '""') + '"'
 
 
-def _spread(ids: NDArray[int64], scores: NDArray[Any], where: _Where) -> _Ids:
+def _spread(ids: NDArray[int64], scores: NDArray[Any], where: Where) -> _Ids:
     """Passages with their scores, sorted by ids: each of the best counts for its neighbours as well."""
     import numpy
 
@@ -410,7 +321,7 @@ def _spread(ids: NDArray[int64], scores: NDArray[Any], where: _Where) -> _Ids:
     weights = numpy.concatenate([scores[best] * FADING ** abs(step) for step in steps])
     near, places = numpy.unique(near, return_inverse=True)
     sums = numpy.bincount(places, weights)
-    counting = within(near, where.spans) & _count(near, where)
+    counting = within(near, where.spans) & counting_in(near, where)
     return _Ids(near[counting], sums[counting])
 
 
@@ -441,20 +352,3 @@ def _first(found: _Ids, count: int) -> NDArray[int64]:
     import numpy
 
     return numpy.lexsort((-found.ids, -found.scores))[:count]
-
-
-def _in_sessions(ids: NDArray[int64], where: _Where) -> NDArray[bool_]:
-    """Which of the ids are of sessions that count."""
-    import numpy
-
-    if where.sessions is None:
-        return numpy.ones(len(ids), bool)
-    return numpy.isin(ids >> indexing.NUMBER, list(where.sessions))
-
-
-def _count(ids: NDArray[int64], where: _Where) -> NDArray[bool_]:
-    """Which of the ids count as candidates."""
-    counts = _in_sessions(ids, where)
-    for first, last in where.hidden:
-        counts &= (ids < first) | (ids > last)
-    return counts
