@@ -39,7 +39,7 @@ NO_JSON: Words = ("it is no JSON", "它不是 JSON")
 _PLACE = "perdure place"
 _TIMES = ("time", "timestamp", "created_at")
 #: Events of our own export that tell its settings.
-_TELLING = frozenset({"session.created", "session.opened"})
+_TELLING = ("session.created", "session.opened")
 _LISTS = ("messages", "input", "items", "output")
 #: Kinds that only the message itself decides.
 _STRUCTURAL = frozenset({Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ASSISTANT})
