@@ -24,6 +24,7 @@ from perdure.errors import StoreError
 from perdure.memory.budget import Budget
 from perdure.memory.excerpts import END, FOUND, HEADING
 from perdure.memory.passages import Pool, Query
+from perdure.models.client import ModelRequest
 from perdure.models.scripted import ScriptedModel
 from perdure.store.archive import Scope
 from perdure.store.journal import Recorded
@@ -113,6 +114,24 @@ async def test_what_leaves_to_make_room_for_a_request_is_recalled_with_it(tmp_pa
     (event,) = kept.of("recall")
     assert ("s", 1) in event.entries
     assert [entry.kind for entry in kept.entries()][-3:] == [Kind.RECALL, Kind.USER, Kind.ASSISTANT]
+
+
+async def test_a_request_is_kept_before_what_left_for_it_is_summarised(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    await kept.turn("Our mascot is a wombat called Gregory, who lives in Delft.")
+    seen: list[str] = []
+
+    def script(request: ModelRequest) -> str:
+        if request.purpose == "summarize":
+            seen.extend(str(entry.message["content"]) for entry in kept.entries()[-2:])
+        return "Done."
+
+    for _ in range(12):
+        async with Agent(client=ScriptedModel(script), summary="sync", **kept.settings) as agent:
+            await agent.run(MASCOT + " blah" * 120, session="s")
+        if seen:
+            break
+    assert any(text.startswith(MASCOT) for text in seen[-1:])
 
 
 async def test_it_stays_with_its_turn_so_that_the_next_prompt_begins_with_the_same_bytes(kept: Kept) -> None:

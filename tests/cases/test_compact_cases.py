@@ -891,7 +891,9 @@ def test_the_room_for_the_answer_is_counted_and_an_error_leaves_nothing_in_the_h
     accepted = [each for each in endpoint.requests if count(each.body) + each.body["max_tokens"] <= window]
     assert len(accepted) == len(endpoint.requests) - len(endpoint.refusals)
     assert not any("maximum context length" in text_in(request) for request in endpoint.requests)
-    assert overview["entries"] == 6, "three requests and three answers"
+    placed = len(ran.of("recall"))  # the earlier questions are much alike
+    assert placed <= 1
+    assert overview["entries"] == 6 + placed, "three requests and three answers"
 
 
 # --- compact.instructions: b-cmp-16

@@ -94,7 +94,7 @@ async def test_every_request_names_its_purpose_and_session_and_the_key_goes_nowh
     with ScriptedEndpoint([Answer("ok")], api_key="sk-secret-1234") as endpoint:
         asked = Asked(endpoint, api_key="sk-secret-1234")
         await asked(purpose="judge", session="天气 1")
-    (request,) = endpoint.requests
+    (request,) = endpoint.judged
     assert request.headers["x-perdure-purpose"] == "judge"
     assert request.headers["x-perdure-session"] == "%E5%A4%A9%E6%B0%94%201"
     assert request.headers["user-agent"].startswith("perdure/")

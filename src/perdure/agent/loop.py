@@ -223,11 +223,11 @@ class Loop:
         try:
             has_room = not self.conversation.fits(asked)
             if has_room:
-                await self._thinking.compact(asked + self.recollection.room)
+                self._thinking.make_room(asked + self.recollection.room)
             excerpt = await self.recollection.for_request(task)
             if excerpt is None or has_room:
                 return excerpt
-            made_room = await self._thinking.compact(asked + self.model.counter.message(said(excerpt.text)))
+            made_room = self._thinking.make_room(asked + self.model.counter.message(said(excerpt.text)))
         except PromptOverflow:
             return None
         return await self.recollection.for_request(task) if made_room else excerpt

@@ -18,6 +18,7 @@ from perdure.agent.truncation import cut_to
 from perdure.chat.events import Compacted
 from perdure.chat.tokens import Usage
 from perdure.errors import ContextOverflow
+from perdure.memory.compactions import Trimmed
 from perdure.memory.gist import SummaryRequest, rendered
 from perdure.models.client import ModelClient, ModelRequest, Reply, complete
 
@@ -87,13 +88,16 @@ class Summarizer:
 
 
 async def compacted(
-    conversation: Conversation, summarizer: Summarizer | None, *, force: bool = False, ahead: int = 0
+    conversation: Conversation,
+    summarizer: Summarizer | None,
+    *,
+    force: bool = False,
+    made: tuple[int, Trimmed] | None = None,
 ) -> Compacted | None:
     """Trim, which is certain, then summarise, which is best effort; None where nothing had to be done.
-    ``force``: down to the low water mark, or at least a summary of what waits for one; ``ahead``: tokens
-    that are to fit besides."""
-    before = conversation.tokens
-    trimmed = conversation.compact(force=force, ahead=ahead)
+    ``force``: down to the low water mark, or at least a summary of what waits for one; ``made``: tokens
+    before a trim that has happened already, and what it did."""
+    before, trimmed = made or (conversation.tokens, conversation.compact(force=force))
     if trimmed is None and not (force and summarizer and conversation.memory.record.pending):
         return None
     written = await summarizer.run(conversation) if summarizer else Summarized("")

@@ -30,6 +30,7 @@ from perdure.chat.events import ErrorRaised, Event, Notice, TextDelta
 from perdure.chat.language import Language, say
 from perdure.chat.tokens import Usage
 from perdure.errors import ContextOverflow, EndpointError, PerdureError, StoreError
+from perdure.memory.compactions import Trimmed
 from perdure.models.client import ModelClient, ModelRequest, Purpose, Reply, Retrying, Text
 
 
@@ -51,6 +52,8 @@ class Thinking:
     def __post_init__(self) -> None:
         #: What the model has said of a reply that isn't whole yet.
         self.partial = ""
+        #: Tokens before the trim that has happened before a request, and what it did.
+        self._made: tuple[int, Trimmed] | None = None
         self._summarizing = False
         self._cut = False
 
@@ -141,20 +144,29 @@ class Thinking:
             return room if self.conversation.answers_limited else None
         return min(wished, room)
 
-    async def compact(self, ahead: int = 0) -> bool:
+    def make_room(self, ahead: int) -> bool:
+        """Trim at once, where so many tokens more don't fit; what left is summarised before the next call of
+        the model. True where something left. Raises `PromptOverflow`."""
+        self.conversation.take_form(self.model.form)
+        before = self.conversation.tokens
+        trimmed = self.conversation.compact(ahead=ahead)
+        if trimmed is not None:
+            self._made = (before, trimmed)
+        return trimmed is not None
+
+    async def compact(self) -> None:
         """First trim, which is certain, then summarise, which is best effort; both before the next call
-        of the model, so that the prompt's beginning changes once. ``ahead``: tokens that are to fit besides.
-        True where it did something."""
+        of the model, so that the prompt's beginning changes once."""
         self.conversation.take_form(self.model.form)
         beside = self.summarizer if self.background else None
-        event = await compacted(self.conversation, None if beside else self.summarizer, ahead=ahead)
+        made, self._made = self._made, None
+        event = await compacted(self.conversation, None if beside else self.summarizer, made=made)
         if event is None:
-            return False
+            return
         self.tell(event)
         self._heard(event.usage, event.refused, taken=bool(event.model))
         if beside and not self._summarizing:
             self.beside.start_soon(self._summarize_beside, beside)
-        return True
 
     async def _summarize_beside(self, summarizer: Summarizer) -> None:
         self._summarizing = True
