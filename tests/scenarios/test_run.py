@@ -103,9 +103,14 @@ def test_a_session_goes_on_where_it_stopped_with_the_same_prefix(tmp_path: Path)
 
 
 def test_a_session_that_is_not_there_is_named(tmp_path: Path) -> None:
-    ran = Command(tmp_path)("sessions", "show", "nothing")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("perdure: There is no session 'nothing'.")
+    command = Command(tmp_path)
+    for store in ("there is no store", "`perdure sessions list` shows"):
+        ran = command("sessions", "show", "nothing")
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("perdure: There is no session 'nothing'")
+        assert store in ran.err
+        made = command("sessions", "import", "-", stdin='{"role": "user", "content": "x"}')
+        assert made.code == 0
 
 
 def lines(text: str) -> list[str]:
