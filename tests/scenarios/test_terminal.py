@@ -203,3 +203,18 @@ def sleeping(mark: str) -> bool:
             except OSError:
                 continue
     return False
+
+
+def test_what_was_answered_stays_on_the_screen_while_it_is_checked(
+    tmp_path: Path, terminals: list[Terminal]
+) -> None:
+    slow = Answer('{"satisfied": true, "missing": [], "contradicted": []}', delay=1.0)
+    with ScriptedEndpoint([Answer("It is so.")], verdict=slow) as endpoint:
+        terminal = Terminal(Command(tmp_path, endpoint.base_url), "run", "is it?", "--judge", "on")
+        terminals.append(terminal)
+        terminal.sees("It is so.")
+        terminal.sees("checking the answer")
+        before = terminal.process.before or ""
+        code, _ = terminal.ended()
+    assert code == 0
+    assert "\n" in before, "the living line has a line of its own"

@@ -183,6 +183,8 @@ class Progress:
         """Show that it works, and at what; nothing where it doesn't."""
         self._rest()
         if words and self._console and not self.quiet:
+            # It would be drawn over the answer's last line.
+            self._end_line()
             self._status = self._console.status(say(words, self._lang))
             self._status.start()
 
