@@ -14,6 +14,7 @@ from typing import Any
 
 from perdure.chat.calls import CALL_MARK, ToolCall
 from perdure.chat.language import language_of
+from perdure.chat.messages import without_thoughts
 
 #: What calls stand between, as models were taught to write them: Hermes and Qwen, Llama, Mistral, fences.
 _WRAPPED = re.compile(
@@ -24,7 +25,6 @@ _WRAPPED = re.compile(
     r"|```(?:json|tool_call|tool_code)?\s*\n(?P<fenced>.*?)\n?```",
     re.S,
 )
-_THOUGHTS = re.compile(r"<(think|thinking)>.*?</\1>\s*", re.S | re.I)
 #: By which names a call's own name and its arguments go.
 _NAMES, _ARGUMENTS = ("name", "tool", "function"), ("arguments", "parameters", "args", "input")
 #: Beyond these characters a text has a language.
@@ -46,7 +46,7 @@ _AND_THEN = re.compile(
 
 def written_calls(text: str, known: Collection[str]) -> tuple[ToolCall, ...]:
     """The calls that an answer consists of, of tools that are ``known``; none where it says anything else."""
-    bare = _THOUGHTS.sub("", text).strip()
+    bare = without_thoughts(text).strip()
     calls: list[ToolCall] = []
     for part in _wrapped(bare):
         found = _calls(part, known)
@@ -68,7 +68,7 @@ def joined(parts: Sequence[str]) -> str:
 
 def looks_like_a_call(text: str) -> bool:
     """It is written as a call of a tool, as far as one can see, although none can be read from it."""
-    bare = _THOUGHTS.sub("", text).strip()
+    bare = without_thoughts(text).strip()
     return bool(CALL_MARK.match(bare))
 
 

@@ -22,7 +22,7 @@ from perdure.agent.conversation import Conversation
 from perdure.agent.truncation import cut_to
 from perdure.chat.events import Judged
 from perdure.chat.language import Language, say
-from perdure.chat.messages import Entry, Kind, Message, text_of
+from perdure.chat.messages import Entry, Kind, Message, text_of, without_thoughts
 from perdure.chat.tokens import TokenCounter, Usage
 from perdure.errors import ContextOverflow, Words
 from perdure.memory.window import Compaction, Window
@@ -96,7 +96,6 @@ SCHEMA: dict[str, Any] = {
 }
 
 _MARKS = re.compile(r"<<<|>>>")
-_THOUGHTS = re.compile(r"<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)", re.S | re.I)
 _NO = re.compile(
     r"\bnot[ _-]?satisf\w*|\bunsatisf\w*|\bfail(?:s|ed)?\b|\brevise\b|\breject(?:s|ed)?\b|\bincorrect\b"
     r"|不满足|未满足|不通过|未通过|不合格|需要修改",
@@ -116,10 +115,6 @@ class Verdict:
     satisfied: bool
     missing: tuple[str, ...] = ()
     contradicted: tuple[str, ...] = ()
-
-    @property
-    def objections(self) -> tuple[str, ...]:
-        return (*self.missing, *self.contradicted)
 
 
 @dataclass
@@ -246,7 +241,7 @@ def judge_request(
 def verdict_in(text: str, *, cut: bool = False) -> Verdict | None:
     """The verdict in a reply, as JSON or in words; None where none can be read, or two. ``cut``: it may go on
     otherwise than it begins."""
-    text = _THOUGHTS.sub("", text).strip()
+    text = without_thoughts(text).strip()
     for value in _objects(text):
         if any(name in value for name in _VERDICTS):
             return _from_json(value)

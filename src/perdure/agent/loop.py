@@ -221,11 +221,11 @@ class Loop:
             return None
         asked = self.model.counter.message(said(task))
         try:
-            has_room = not self.conversation.fits(asked)
-            if has_room:
+            overflows = not self.conversation.fits(asked)
+            if overflows:
                 self._thinking.make_room(asked + self.recollection.room)
             excerpt = await self.recollection.for_request(task)
-            if excerpt is None or has_room:
+            if excerpt is None or overflows:
                 return excerpt
             made_room = self._thinking.make_room(asked + self.model.counter.message(said(excerpt.text)))
         except PromptOverflow:

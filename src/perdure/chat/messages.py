@@ -7,6 +7,7 @@ person may well begin a message with ``[``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +16,8 @@ from typing import Any
 #: One chat-completions message, exactly as it goes over the wire.
 Message = dict[str, Any]
 
+
+_THOUGHTS = re.compile(r"<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)", re.S | re.I)
 
 #: Who may speak.
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -65,6 +68,12 @@ class Block:
     @property
     def kind(self) -> Kind:
         return self.entries[0].kind
+
+
+def without_thoughts(text: str) -> str:
+    """A text without what a model thought aloud before it spoke, between the tags that such models use; of
+    thoughts that never end, nothing stays."""
+    return _THOUGHTS.sub("", text)
 
 
 def call_ids(message: Message) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from perdure.chat.calls import CALL_MARK
 from perdure.chat.language import Language, language_of, say
-from perdure.chat.messages import Message, text_of
+from perdure.chat.messages import Message, text_of, without_thoughts
 from perdure.chat.secrets import masked
 from perdure.memory.gist import (
     HEADINGS,
@@ -40,7 +40,6 @@ SHORT = 60
 #: Why a summary was refused.
 Refusal = Literal["empty", "cut", "tool_call", "refusal", "echo", "language", "literals", "longer", "stale"]
 
-_THOUGHTS = re.compile(r"<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)", re.S | re.I)
 _FENCE = re.compile(r"^```\w*\n(.*?)\n?```$", re.S)
 _BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)、])\s+")
 #: A heading of the model's own, or what it says before it begins.
@@ -82,7 +81,7 @@ def judged(
         return Judged(refusal="tool_call")
     if cut:
         return Judged(refusal="cut")
-    text = _THOUGHTS.sub("", text_of(message)).strip()
+    text = without_thoughts(text_of(message)).strip()
     text = fenced.group(1).strip() if (fenced := _FENCE.match(text)) else text
     if refusal := _no_summary(text, request):
         return Judged(refusal=refusal)
