@@ -15,7 +15,7 @@ import pytest
 
 from perdure.chat.messages import Kind
 from perdure.errors import StoreError, StoreForeign, StoreNewer, StoreReadOnly
-from perdure.store.database import APPLICATION, Database
+from perdure.store.database import APPLICATION, Database, _look_at
 from perdure.store.migrations import MIGRATIONS
 from perdure.store.sqlite import SqliteJournal
 from perdure.store.sqlite_archive import SqliteArchive
@@ -273,4 +273,28 @@ def test_a_store_that_can_only_be_read_says_what_is_needed_to_write_it(tmp_path:
         in raised.value.say("zh")
     )
     assert [each.name for each in journal.sessions()] == ["s"]
+    journal.close()
+
+
+@pytest.mark.parametrize("also", [SqliteJournal, SqliteArchive, _look_at])
+def test_what_is_written_stays_whoever_opens_and_closes_the_file_meanwhile(
+    tmp_path: Path, also: Callable[[Path], object]
+) -> None:
+    """POSIX takes all locks on a file from a process that closes it once, however often it has it open. Then
+    another process that closes it takes itself for the last one, and deletes the log."""
+    path = tmp_path / "s.db"
+    journal = SqliteJournal(path)
+    journal.create("s", {})
+    opened = also(path)
+    another = "import sys; from pathlib import Path; from perdure.store.sqlite import SqliteJournal; "
+    another += "SqliteJournal(Path(sys.argv[1])).close()"
+    counts = "import sqlite3, sys; file = sqlite3.connect(sys.argv[1]); "
+    counts += "print(*file.execute(\"SELECT count(*) FROM record WHERE type = 'user'\").fetchone())"
+    for number in range(1, 4):
+        subprocess.run([sys.executable, "-c", another, str(path)], check=True)
+        journal.append("s", [(Kind.USER, {"role": "user", "content": f"word {number}"}, 3)])
+    command = [sys.executable, "-c", counts, str(path)]
+    read = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert read.stdout == "3\n"
+    del opened
     journal.close()

@@ -27,8 +27,8 @@ from perdure.store.migrations import MIGRATIONS
 PATIENCE = 10.0
 #: What the header of a store says that it is, as SQLite's `application_id`: "prdr". Older ones say nothing.
 APPLICATION = 0x70726472
-#: How a database begins (https://www.sqlite.org/fileformat.html, "The Database Header").
-MAGIC = b"SQLite format 3\0"
+#: Bytes of the smallest database: one page (https://www.sqlite.org/fileformat.html, "The Database Header").
+LEAST_SIZE = 512
 #: What SQLite says of a file, in Chinese.
 _TROUBLES = {
     "attempt to write a readonly database": "它是只读的",
@@ -148,24 +148,17 @@ def connected(path: Path) -> sqlite3.Connection:
 def _look_at(path: Path) -> None:
     """Raise where a file is no store of ours, or a newer one, without touching it: to open it for writing
     could write what its log still holds."""
-    if _begins_otherwise(path):
-        # SQLite takes one that is shorter than its header for a new one, and would write over it.
-        raise sqlite3.DatabaseError("file is not a database")
+    with suppress(OSError):  # what can't be seen is judged where it is opened
+        if 0 < path.stat().st_size < LEAST_SIZE:
+            # SQLite takes one that is shorter than its header for a new one, and would write over it. It isn't
+            # read here: whoever closes a file gives up all locks that his process has on it (POSIX), and then
+            # another process takes itself for the last one, and deletes the log that is still written here.
+            raise sqlite3.DatabaseError("file is not a database")
     # What can't be seen so, and a link that leads to itself, is judged when the file has been opened.
     with suppress(sqlite3.Error, RuntimeError):
         way = "mode=ro" if _log_of(path).exists() else "mode=ro&immutable=1"
         with closing(_reader(path, way)) as connection:
             _schema(connection, path)
-
-
-def _begins_otherwise(path: Path) -> bool:
-    """Whether the file holds something, and not what a database begins with."""
-    try:
-        with path.open("rb") as file:
-            begun = file.read(len(MAGIC))
-    except OSError:  # what can't be read is judged where it is opened
-        return False
-    return bool(begun) and begun != MAGIC
 
 
 def _schema(connection: sqlite3.Connection, path: Path) -> int:
