@@ -28,6 +28,8 @@ class Answer:
     delay: float = 0.0
     reasoning: str = ""
     pieces: int = 3
+    #: Answered only when as many requests as it is for wait at the same time.
+    meets: threading.Barrier | None = None
 
     def message(self) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": self.text or None}
@@ -193,6 +195,8 @@ class ScriptedEndpoint:
             self._answered += not judging
         if isinstance(scripted, Answer):
             time.sleep(scripted.delay)
+            if scripted.meets:
+                scripted.meets.wait(30)
             usage = scripted.usage or {"prompt_tokens": self.count(request.body), "completion_tokens": 5}
             return _complete(handler, request, scripted, usage)
         return _send(handler, scripted) if isinstance(scripted, Plain) else _send_raw(handler, scripted)

@@ -50,6 +50,7 @@ async def test_a_program_runs_a_turn_with_its_own_tool(tmp_path: Path) -> None:
         "read_file",
         "bash",
         "recall",
+        "update_plan",
         "weather",
         "act",
     ]

@@ -22,6 +22,8 @@ ToolCalls = Literal["native", "examples"]
 Summary = Literal["sync", "background", "code"]
 #: Whether answers are checked: all, none, or those of turns that used a tool or had several parts.
 Judging = Literal["on", "off", "auto"]
+#: Whether a plan is made first (`on`), or only where the model keeps one itself (`auto`), or not at all.
+Planning = Literal["on", "off", "auto"]
 #: From which sessions is recalled: this one, those of the workspace, all.
 Reach = Literal["session", "project", "all"]
 #: Whether what belongs to a request is recalled with it, or only when the model asks.
@@ -118,6 +120,9 @@ class Settings:
     judge_rounds: int = 2
     judge_model: str | None = None
     judge_timeout: float = 60.0
+    plan: Planning = "auto"
+    #: Steps of a plan that run side by side, at most.
+    parallel: int = 1
     memory: Reach = "session"
     recall: Recalling = "auto"
     #: What gives texts their vectors: `auto` (the built-in one where it is installed), `none`, `encoder`,
@@ -125,7 +130,7 @@ class Settings:
     embedder: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("context_window", "max_output_tokens", "max_steps"):
+        for name in ("context_window", "max_output_tokens", "max_steps", "parallel"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(AT_LEAST_ONE, name=name, value=value)
@@ -142,6 +147,7 @@ class Settings:
             ("tool_calls", ToolCalls),
             ("summary", Summary),
             ("judge", Judging),
+            ("plan", Planning),
             ("memory", Reach),
             ("recall", Recalling),
         )
@@ -249,6 +255,7 @@ def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
         "max_output_tokens": _whole,
         "max_steps": _whole,
         "judge_rounds": _whole,
+        "parallel": _whole,
         "max_time": _seconds,
         "connect_timeout": _seconds,
         "idle_timeout": _seconds,

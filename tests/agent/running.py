@@ -9,7 +9,8 @@ from typing import Any
 from perdure.agent.acting import Acting
 from perdure.agent.conversation import Conversation
 from perdure.agent.judge import Judge
-from perdure.agent.loop import Limits, Loop
+from perdure.agent.loop import Loop
+from perdure.agent.states import Limits
 from perdure.agent.summarizing import Summarizer
 from perdure.chat.calls import ToolCall
 from perdure.chat.events import Event, RunFinished

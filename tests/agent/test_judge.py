@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent.running import Bench, calls
 from perdure.agent.judge import Judge, Mode, Verdict, is_same, judge_request, verdict_in
-from perdure.agent.loop import Limits
+from perdure.agent.states import Limits
 from perdure.chat.events import Judged, Notice, RunFinished, TextDelta
 from perdure.chat.messages import Entry, Kind
 from perdure.chat.tokens import Usage, counter_for

@@ -11,7 +11,8 @@ import pytest
 from agent.running import Bench, calls
 from perdure.agent.acting import Acting
 from perdure.agent.conversation import Conversation, result_message
-from perdure.agent.loop import Limits, Loop
+from perdure.agent.loop import Loop
+from perdure.agent.states import Limits
 from perdure.chat.calls import ToolCall
 from perdure.chat.messages import Kind
 from perdure.chat.tokens import Usage, counter_for
@@ -275,13 +276,13 @@ async def test_a_journal_that_fails_between_results_leaves_a_session_that_goes_o
     written = 0
 
     class Failing(SqliteJournal):
-        def append(self, session: str, entries: Any, events: Any = ()) -> Any:
+        def append(self, session: str, entries: Any, events: Any = (), *, lane: str = "") -> Any:
             nonlocal written
             for kind, _, _ in entries:
                 written += kind is Kind.TOOL_RESULT
                 if kind is Kind.TOOL_RESULT and written == failing:
                     raise StoreError("database is locked", path=self.path)
-            return super().append(session, entries, events)
+            return super().append(session, entries, events, lane=lane)
 
     journal = Failing(bench.path)
     journal.create("s", {"system": "be brief", "lang": "en"})

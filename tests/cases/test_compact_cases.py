@@ -18,8 +18,8 @@ import pytest
 from agent.running import Bench
 from memory.histories import assert_paired, assistant, user
 from perdure import Memory, tool
-from perdure.agent.loop import Limits
 from perdure.agent.prompts import NO_SUMMARY
+from perdure.agent.states import Limits
 from perdure.agent.summarizing import Summarizer
 from perdure.chat.calls import ToolSpec
 from perdure.chat.messages import Kind, Message, text_of

@@ -14,7 +14,7 @@ import pytest
 from agent.running import Bench
 from memory.histories import assert_paired, assistant, user
 from perdure import Memory, tool
-from perdure.agent.loop import Limits
+from perdure.agent.states import Limits
 from perdure.chat.calls import ToolSpec
 from perdure.chat.forms import Form
 from perdure.chat.messages import Message

@@ -169,7 +169,7 @@ def test_a_file_system_that_fills_up_during_a_run_loses_nothing_and_goes_on_when
 ) -> None:
     folder = tmp_path / "small"
     path = folder / "s.db"
-    kept = ("--store", str(path), "--session", "s", "--embedder", "none")
+    kept = ("--store", str(path), "--session", "s", "--embedder", "none", "--context-window", "60000")
 
     def fill() -> None:
         room = os.statvfs(folder)

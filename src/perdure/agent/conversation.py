@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain, islice
 from typing import Any
 
 from perdure.agent.pairing import Pairing
@@ -20,7 +21,8 @@ from perdure.chat.calls import ToolSpec
 from perdure.chat.events import Judged
 from perdure.chat.forms import Form
 from perdure.chat.language import Language
-from perdure.chat.messages import Entry, Kind, Message
+from perdure.chat.messages import Entry, Kind, Message, text_of
+from perdure.chat.plans import Plan
 from perdure.chat.tokens import TokenCounter, Usage
 from perdure.errors import Words
 from perdure.memory.budget import Budget
@@ -31,16 +33,17 @@ from perdure.memory.memory import Memory
 from perdure.store.journal import Journal, NewEntry, NewEvent, Recorded
 
 #: The form of a checkpoint; one of another form is not read, but made anew from the records.
-CHECKPOINT = 3
+CHECKPOINT = 4
 #: What the journal keeps of a verdict; what it took stands there as usage.
 VERDICT = ("satisfied", "missing", "contradicted", "round", "reason", "model", "seconds")
 
 
 class Conversation:
-    """The one writer of a session's journal. ``tools`` are those whose schemas each prompt carries;
-    ``model`` is whose reports are learnt from; ``summarised``: a model writes the gist, else code does;
-    ``looking``: nothing is written, whatever is done; ``watch`` is shown each `usage` while the journal is
-    read, when all that came before it has been."""
+    """The one writer of a lane of a session's journal: the conversation's own, or with ``lane`` that of a
+    step of a plan, which begins with nothing but the system prompt. ``tools`` are those whose schemas each
+    prompt carries; ``model`` is whose reports are learnt from; ``summarised``: a model writes the gist, else
+    code does; ``looking``: nothing is written, whatever is done; ``watch`` is shown each `usage` while the
+    journal is read, when all that came before it has been."""
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Conversation:
         model: str = "",
         summarised: bool = True,
         looking: bool = False,
+        lane: str = "",
         watch: Callable[[Conversation, Recorded], None] | None = None,
     ) -> None:
         self.journal = journal
@@ -60,6 +64,7 @@ class Conversation:
         self.tools = tuple(tools)
         self.model = model
         self.lang: Language = "en"
+        self.lane = lane
         self._counter = counter
         self._summarised = summarised
         self._looking = looking
@@ -74,6 +79,7 @@ class Conversation:
         self.caches = bool(learnt.get("caches"))
         #: The most tokens that the endpoint has read of one prompt here.
         self._read_whole = 0
+        self._open_plan: Plan | None = None
         self._memory = self._empty()
         self._open()
 
@@ -90,6 +96,15 @@ class Conversation:
     def memory(self) -> Memory:
         """What stands in the prompt, to be looked at; only this object changes it."""
         return self._memory
+
+    @property
+    def counter(self) -> TokenCounter:
+        return self._counter
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan that isn't over yet."""
+        return self._open_plan
 
     @property
     def count(self) -> Callable[[str], int]:
@@ -135,9 +150,17 @@ class Conversation:
         own = {"model": self.model, "prompt": digest(self._memory)} if purpose == "think" else {}
         self._record("usage", {"purpose": purpose, **asdict(usage), **own})
 
-    def ask(self, request: str, excerpt: str = "", recalled: Sequence[tuple[str, int]] = ()) -> Entry:
-        """Journal a person's request; with an excerpt of what was said before, this stands before it."""
-        asked = (Kind.USER, {"role": "user", "content": request})
+    def ask(
+        self,
+        request: str,
+        excerpt: str = "",
+        recalled: Sequence[tuple[str, int]] = (),
+        *,
+        kind: Kind = Kind.USER,
+    ) -> Entry:
+        """Journal a person's request (of another ``kind``: the task of a step); with an excerpt of what was
+        said before, this stands before it."""
+        asked = (kind, {"role": "user", "content": request})
         if not excerpt:
             return self.add_all([asked])[-1]
         shown = (Kind.RECALL, {"role": "user", "content": excerpt})
@@ -145,8 +168,30 @@ class Conversation:
         return self.add_all([shown, asked], [("recall", {"recalled": list(recalled), "before": 1})])[-1]
 
     def since(self, first: int) -> list[Entry]:
-        """The entries from a number on, verbatim, whatever has left the window."""
-        return self.journal.entries(self.session, range(first, self._memory.newest + 1))
+        """The entries from a number on, verbatim, whatever has left the window: those of steps behind the
+        lane's own."""
+        entries = self.journal.entries(self.session, range(first, self._memory.newest + 1))
+        if self.lane:
+            return [entry for entry in entries if entry.lane == self.lane]
+        return sorted(entries, key=lambda entry: entry.lane)
+
+    def planned(self, plan: Plan) -> None:
+        """Journal a plan as it stands now."""
+        self._record("plan", plan.as_json())
+        self._open_plan = plan
+
+    def plan_is_over(self) -> None:
+        """What the plan was for is answered."""
+        if self._open_plan is not None:
+            self._record("plan.over", {})
+            self._open_plan = None
+
+    def show_plan(self, text: str) -> None:
+        """Let a plan stand in the prompt as the text says, where it doesn't yet."""
+        if not any(
+            each.kind is Kind.PLAN and text_of(each.message) == text for each in self._memory.anchored
+        ):
+            self.add(Kind.PLAN, said(text))
 
     def judged(self, judged: Judged) -> None:
         """Journal what the Judge said of an answer."""
@@ -265,6 +310,7 @@ class Conversation:
         memory.budget = self._configured
         memory.scale = self._calibration.scale(exact=self.counts_exactly)
         self._opened: Mapping[str, Any] = {}
+        self._open_plan = None
         #: What the session's models have taught in it, by who taught it.
         self._taught: dict[str, Learnt] = {}
         self._pairing = Pairing()
@@ -279,8 +325,11 @@ class Conversation:
         return memory
 
     def _open(self) -> None:
-        state, since = self.journal.since_checkpoint(self.session)
-        records = list(since)
+        if self.lane:
+            state, records = None, self._of_lane()
+        else:
+            state, since = self.journal.since_checkpoint(self.session)
+            records = list(since)
         undone = any(isinstance(each, Recorded) and each.type in UNDOING for each in records)
         # Another counter would have drawn another gist from what left: that is seen only in the records.
         fits = state and state.get("form") == CHECKPOINT and state["opened"]["counter"] == self._counter.name
@@ -289,7 +338,7 @@ class Conversation:
             for record in records:
                 self._place(record)
         else:
-            self._fold(self.journal.records(self.session) if state else iter(records))
+            self._fold(self.journal.records(self.session, "") if state else iter(records))
         self._known = len(records)
         self._memory.summarised = self._summarised
         opened = {
@@ -315,17 +364,22 @@ class Conversation:
         form = self._memory.form
         self._memory = self._empty()
         self._memory.take_form(form)
-        self._fold(self.journal.records(self.session))
+        self._fold(self.journal.records(self.session, ""))
         self._settle()
         self._known = self._since_checkpoint()
         self._keep_checkpoint()
 
     def _fold(self, records: Iterator[Entry | Recorded]) -> None:
         """Read all records, but for the compactions that were taken back and what was said of them."""
-        dropped = standing(self.journal.records(self.session)).dropped
+        dropped = set() if self.lane else standing(self.journal.records(self.session, "")).dropped
         for index, record in enumerate(records):
             if index not in dropped:
                 self._place(record)
+
+    def _of_lane(self) -> list[Entry | Recorded]:
+        """How the session began, and what is of this lane."""
+        began = islice(self.journal.records(self.session), 1)
+        return list(chain(began, self.journal.records(self.session, self.lane)))
 
     def _read(self, record: Entry | Recorded) -> None:
         if isinstance(record, Entry):
@@ -355,6 +409,10 @@ class Conversation:
             case "summary.failed":
                 self.failed_summaries += 1
                 self.compactions_since_failure = 0
+            case "plan":
+                self._open_plan = Plan.from_json(record.body)
+            case "plan.over":
+                self._open_plan = None
             case "model.learnt":
                 self._take_learnt(str(record.body["by"]), Learnt.from_json(record.body))
 
@@ -386,7 +444,7 @@ class Conversation:
         if self._looking:
             held = [each.seq for each in self._pairing.held if isinstance(each, Entry)]
             return [Entry(seq, *each) for seq, each in enumerate(new, max(self._memory.newest, *held, 0) + 1)]
-        entries = self.journal.append(self.session, new, events)
+        entries = self.journal.append(self.session, new, events, lane=self.lane)
         self._known += len(entries) + len(events)
         return entries
 
@@ -422,7 +480,7 @@ class Conversation:
 
     def _record(self, type: str, body: Mapping[str, Any]) -> None:
         if not self._looking:
-            self.journal.record(self.session, type, body)
+            self.journal.record(self.session, type, body, lane=self.lane)
             self._known += 1
 
     def _since_checkpoint(self) -> int:
@@ -431,7 +489,7 @@ class Conversation:
 
     def _keep_checkpoint(self) -> None:
         # Where another process wrote in between, what is known here is not the whole.
-        if self._looking or self._since_checkpoint() != self._known:
+        if self._looking or self.lane or self._since_checkpoint() != self._known:
             return
         self.journal.checkpoint(
             self.session,
@@ -439,6 +497,7 @@ class Conversation:
                 "form": CHECKPOINT,
                 "lang": self.lang,
                 "opened": self._opened,
+                "plan": self._open_plan.as_json() if self._open_plan else None,
                 "recounted": self._recounted_to,
                 "learnt": {by: asdict(learnt) for by, learnt in self._taught.items()},
                 "failed": [self.failed_summaries, self.compactions_since_failure],
@@ -450,6 +509,7 @@ class Conversation:
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.lang = state["lang"]
         self._opened = state["opened"]
+        self._open_plan = Plan.from_json(state["plan"]) if state["plan"] else None
         self.failed_summaries, self.compactions_since_failure = state["failed"]
         self._memory.summarised = self._opened["summarised"]
         for by, learnt in state["learnt"].items():

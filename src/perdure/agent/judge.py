@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
@@ -19,25 +19,24 @@ import anyio
 
 from perdure.agent.answers import has_parts
 from perdure.agent.conversation import Conversation
+from perdure.agent.quoting import LEFT_OUT, MOST_TRIES, quoted, within
 from perdure.agent.truncation import cut_to
 from perdure.chat.events import Judged
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, Kind, Message, text_of, without_thoughts
 from perdure.chat.tokens import TokenCounter, Usage
 from perdure.errors import ContextOverflow, Words
-from perdure.memory.window import Compaction, Window
 from perdure.memory.words import words_of
 from perdure.models.client import ModelClient, ModelRequest, complete
 
-Mode = Literal["on", "auto"]
+#: `never`: code looks at answers, and no model is asked.
+Mode = Literal["on", "auto", "never"]
 
 #: Share of the judge's window that its verdict may take, and tokens of it at most: a model that thinks
 #: before it writes needs more than the verdict itself.
 OUTPUT_SHARE, MOST_OUTPUT = 4, 2_000
 #: Tokens of a window that nobody knows.
 UNKNOWN_WINDOW = 8_192
-#: Sizes that are tried until a request fits.
-MOST_TRIES = 8
 #: How alike two texts are that say the same.
 SAME = 0.9
 #: Objections that are sent back, and characters of one.
@@ -66,10 +65,6 @@ AS_JSON: Words = (
     '只用 JSON 回答：{{"satisfied": true 或 false, "missing": ["..."], "contradicted": ["..."]}}。'
     "每个问题一句话，用请求所用的语言。",
 )
-REQUEST: Words = ("the request", "请求")
-CALLED: Words = ("called", "调用")
-SHOWED: Words = ("the tool showed", "工具显示")
-ANSWER: Words = ("the answer", "回答")
 FEEDBACK: Words = (
     "A check of your answer, before the person gets it, found:\n{objections}\n"
     "Look at this again, with the tools where they help, and answer the whole request anew: the person gets "
@@ -79,11 +74,6 @@ FEEDBACK: Words = (
 )
 MISSING: Words = ("not answered: {what}", "没有回答：{what}")
 CONTRADICTED: Words = ("contradicted by what a tool showed: {what}", "与工具显示的结果矛盾：{what}")
-LEFT_OUT: Words = (
-    "(Earlier calls and results of this turn are left out, {left} of them.)",
-    "（本轮较早的 {left} 条调用与结果已略去。）",
-)
-
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -95,7 +85,6 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 
-_MARKS = re.compile(r"<<<|>>>")
 _NO = re.compile(
     r"\bnot[ _-]?satisf\w*|\bunsatisf\w*|\bfail(?:s|ed)?\b|\brevise\b|\breject(?:s|ed)?\b|\bincorrect\b"
     r"|不满足|未满足|不通过|未通过|不合格|需要修改",
@@ -120,8 +109,8 @@ class Verdict:
 @dataclass
 class Judge:
     """``client`` judges, in ``seconds`` at most; ``own``: it is the conversation's own model; ``mode``: each
-    answer (`on`), or those of turns that used a tool or whose request has several parts (`auto`); ``rounds``:
-    how often an answer goes back at most; ``price``: US dollars of a usage."""
+    answer (`on`), none (`never`), or those of turns that used a tool or a plan or whose request has several
+    parts (`auto`); ``rounds``: how often an answer goes back at most; ``price``: US dollars of a usage."""
 
     client: ModelClient
     own: bool = True
@@ -132,9 +121,10 @@ class Judge:
 
     def wants(self, turn: Sequence[Entry]) -> bool:
         """Whether an answer to this turn, whose entries begin with its request, is judged."""
-        if self.mode == "on":
-            return True
-        return has_parts(text_of(turn[0].message)) or any(each.kind is Kind.TOOL_CALL for each in turn)
+        if self.mode != "auto":
+            return self.mode == "on"
+        used = {Kind.TOOL_CALL, Kind.PLAN}
+        return has_parts(text_of(turn[0].message)) or any(each.kind in used for each in turn)
 
     async def of(self, conversation: Conversation, turn: Sequence[Entry], answer: str, number: int) -> Judged:
         """What comes of judging the answer to a turn, for the ``number``-th time. Raises nothing;
@@ -213,29 +203,15 @@ def judge_request(
 ) -> list[Message] | None:
     """What the judge is asked, in at most ``room`` tokens: the request, what was called and shown, as much
     of it as fits, the newest first, and the answer. None where not even request and answer fit."""
-    window = Window(counter)
     shown = [turn[0], *(each for each in turn if each.kind in {Kind.TOOL_CALL, Kind.TOOL_RESULT})]
     last = Entry(turn[-1].seq + 1, Kind.ASSISTANT, {"role": "assistant", "content": answer}, 0)
-    for entry in (*shown, last):
-        window.append(replace(entry, tokens=counter.message(entry.message)))
-    left = room
-    for _ in range(MOST_TRIES):
-        plan = window.plan(left, left)
-        cut = window.after(plan) if plan else window
-        text = "\n\n".join(
-            (*_spoken(cut.entries, lang), *_left_out(plan, lang), say(TASK, lang), say(AS_JSON, lang))
-        )
-        messages: list[Message] = [
-            {"role": "system", "content": say(JUDGE, lang)},
-            {"role": "user", "content": text},
-        ]
-        needed = sum(map(counter.message, messages))
-        if needed <= room:
-            return messages
-        left -= max(needed - room, room // 50)
-        if left <= 0:
-            return None
-    return None
+
+    def told(entries: Sequence[Entry], left: int) -> list[Message]:
+        gap = [say(LEFT_OUT, lang, left=left)] if left else []
+        text = "\n\n".join((*quoted(entries, lang), *gap, say(TASK, lang), say(AS_JSON, lang)))
+        return [{"role": "system", "content": say(JUDGE, lang)}, {"role": "user", "content": text}]
+
+    return within((*shown, last), told, counter, room)
 
 
 def verdict_in(text: str, *, cut: bool = False) -> Verdict | None:
@@ -266,32 +242,6 @@ def feedback(judged: Judged, lang: Language) -> str:
     lines = [f"- {say(MISSING, lang, what=each)}" for each in judged.missing]
     lines += [f"- {say(CONTRADICTED, lang, what=each)}" for each in judged.contradicted]
     return say(FEEDBACK, lang, objections="\n".join(lines))
-
-
-def _spoken(entries: Sequence[Entry], lang: Language) -> Iterator[str]:
-    """Request, calls, results and answer, each between marks."""
-    for entry in entries:
-        text = text_of(entry.message)
-        match entry.kind:
-            case Kind.TOOL_CALL:
-                for call in entry.message["tool_calls"]:
-                    yield _marked(CALLED, f"{call['function']['name']} {call['function']['arguments']}", lang)
-            case Kind.TOOL_RESULT:
-                yield _marked(SHOWED, text, lang)
-            case Kind.ASSISTANT:
-                yield _marked(ANSWER, text, lang)
-            case _:
-                yield _marked(REQUEST, text, lang)
-
-
-def _marked(what: Words, text: str, lang: Language) -> str:
-    # A text can't end where it does not, nor begin another.
-    return f"<<< {say(what, lang)}\n{_MARKS.sub(' ', text)}\n>>>"
-
-
-def _left_out(plan: Compaction | None, lang: Language) -> Iterator[str]:
-    if plan and plan.left:
-        yield say(LEFT_OUT, lang, left=len(plan.left))
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:

@@ -8,10 +8,11 @@ tell the world; the journal keeps.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -19,7 +20,9 @@ import anyio
 from perdure.agent.acting import Acting
 from perdure.agent.answers import is_in_another_language, joined, looks_like_a_call, written_calls
 from perdure.agent.conversation import Conversation, result_message, said
+from perdure.agent.executing import Executing, planned
 from perdure.agent.judge import Judge, feedback, is_same
+from perdure.agent.plan import Planner, shown
 from perdure.agent.prompts import (
     ANSWER_CUT,
     BROKEN_OFF,
@@ -44,6 +47,7 @@ from perdure.agent.prompts import (
 )
 from perdure.agent.recalling import Excerpt, Recollection
 from perdure.agent.repeats import Repeats
+from perdure.agent.states import Act, Carry, Check, Draw, Finish, Limits, Next, Think
 from perdure.agent.summarizing import Summarizer
 from perdure.agent.thinking import Thinking
 from perdure.chat.calls import ToolCall
@@ -51,7 +55,6 @@ from perdure.chat.events import (
     ErrorRaised,
     Event,
     Judged,
-    JudgedAs,
     Notice,
     Recalled,
     RunFinished,
@@ -76,56 +79,16 @@ PATIENCE = 3
 CONTINUED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Think:
-    state = "THINKING"
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    reply: Reply
-    state = "ACTING"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    answer: str
-    state = "JUDGING"
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    status: Status
-    answer: str = ""
-    reason: str = ""
-    error: str = ""
-    judged: JudgedAs = ""
-
-    @property
-    def state(self) -> str:
-        return {"answered": "DONE", "limit": "DONE", "interrupted": "INTERRUPTED"}.get(self.status, "FAILED")
-
-
-Next = Think | Act | Check | Finish
 Told = TypeVar("Told", bound=Event)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Where a turn ends in order. ``steps``: calls of the model; ``seconds``: wall time;
-    ``output_tokens``: of one reply."""
-
-    steps: int = 50
-    seconds: float | None = None
-    output_tokens: int | None = None
 
 
 @dataclass
 class Loop:
-    """One turn of a conversation. ``emit`` gets every event as it happens and must not raise.
-    ``summarizer`` writes the gist (without one, code does); ``background``: while the model works, for
-    the next compaction; ``judge`` checks the answer (without one, no answer is looked at);
-    ``recollection`` brings what is no longer in view, with ``recalls`` by itself as well."""
+    """One turn of a conversation, or the work on one step of a plan. ``emit`` gets every event as it happens
+    and must not raise. ``summarizer`` writes the gist (without one, code does); ``background``: while the
+    model works, for the next compaction; ``judge`` checks the answer (without one, no answer is looked at);
+    ``recollection`` brings what is no longer in view, with ``recalls`` by itself as well; ``planner``: a plan
+    is made first and carried out."""
 
     model: ModelClient
     acting: Acting
@@ -137,9 +100,13 @@ class Loop:
     judge: Judge | None = None
     recollection: Recollection | None = None
     recalls: bool = True
+    planner: Planner | None = None
     steps: int = 0
 
     def __post_init__(self) -> None:
+        self._executing = (
+            Executing(self.planner, self.conversation, self._tell, self._used) if self.planner else None
+        )
         self.usages: dict[Purpose, Usage] = {"think": Usage()}
         self._events = 0
         self._mistakes = 0
@@ -160,6 +127,27 @@ class Loop:
         self._tell(self._started(task))
         for words, entry in self.conversation.mended:
             self._tell(Notice(code="session.mended", text=say(words, self._lang, entry=entry)))
+        try:
+            end = await self._turn(partial(self._ask, task))
+        except anyio.get_cancelled_exc_class():
+            self._finished(Finish("interrupted", self._answer, say(INTERRUPTED, self._lang)), began)
+            raise
+        return self._finished(end, began)
+
+    async def work(self, task: str, about: str, note: str = "") -> Finish:
+        """Work on a step of a plan, as `perdure.agent.plan.StepLoop` says. Only cancellation is raised, after
+        the step has been closed so that it can go on."""
+
+        async def begin() -> Next:
+            if note:
+                self.conversation.close_open_calls()
+                self._request = self.conversation.add(Kind.NOTICE, said(note)).seq
+                return Think()
+            return await self._ask(task, about=about, kind=Kind.PLAN)
+
+        return await self._turn(begin)
+
+    async def _turn(self, begin: Callable[[], Awaitable[Next]]) -> Finish:
         async with anyio.create_task_group() as beside:
             self._thinking = Thinking(
                 self.model,
@@ -171,18 +159,22 @@ class Loop:
                 self._used,
                 beside,
             )
-            step = await self._turn(task, began)
+            end = await self._steps(begin)
             beside.cancel_scope.cancel()
-        return self._finished(step, began)
+        return end
 
-    async def _turn(self, task: str, began: float) -> Finish:
+    async def _steps(self, begin: Callable[[], Awaitable[Next]]) -> Finish:
         step: Next = Think()
         try:
-            await self._ask(task)
+            step = await begin()
             with anyio.move_on_after(self.limits.seconds):
                 while not isinstance(step, Finish):
                     self._tell(StateChanged(state=step.state, step=self.steps))
                     match step:
+                        case Draw() if self._executing:
+                            step = await self._executing.draw()
+                        case Carry() if self._executing:
+                            step = await self._executing.carry()
                         case Act(reply):
                             step = await self._act(reply)
                         case Check(answer):
@@ -197,24 +189,34 @@ class Loop:
             self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
             return Finish("failed", reason=error.say(self._lang), error=type(error).__name__)
         except anyio.get_cancelled_exc_class():
-            self._finished(self._broken_off("interrupted", INTERRUPTED), began)
+            self._broken_off("interrupted", INTERRUPTED)
             raise
         return step
 
-    async def _ask(self, task: str) -> None:
-        """Journal the request, with what belongs to it of what is no longer in view."""
+    async def _ask(self, task: str, about: str = "", kind: Kind = Kind.USER) -> Next:
+        """Journal the request, or the task of a step, with what belongs to it (or to what it is ``about``) of
+        what is no longer in view."""
         try:
-            excerpt = await self._recalled(task)
+            excerpt = await self._recalled(task, about or task)
         except anyio.get_cancelled_exc_class():
-            self.conversation.ask(task)
+            self.conversation.ask(task, kind=kind)
             raise
         if excerpt is None:
-            self._request = self.conversation.ask(task).seq
-            return
-        self._request = self.conversation.ask(task, excerpt.text, excerpt.recalled).seq
-        self._tell(Recalled(entries=excerpt.recalled, text=excerpt.text, tokens=excerpt.tokens))
+            self._request = self.conversation.ask(task, kind=kind).seq
+        else:
+            self._request = self.conversation.ask(task, excerpt.text, excerpt.recalled, kind=kind).seq
+            self._tell(Recalled(entries=excerpt.recalled, text=excerpt.text, tokens=excerpt.tokens))
+        return self._first(task)
 
-    async def _recalled(self, task: str) -> Excerpt | None:
+    def _first(self, task: str) -> Next:
+        """What comes after the request."""
+        if self._executing is None:
+            return Think()
+        step = self._executing.first(task, self._request)
+        self._request = self._executing.request
+        return step
+
+    async def _recalled(self, task: str, about: str) -> Excerpt | None:
         """An excerpt that fits beside the request. Where room must be made, for the request or for both,
         that happens first, so that what is in view is known when it is chosen."""
         if self.recollection is None or not self.recalls:
@@ -224,18 +226,20 @@ class Loop:
             overflows = not self.conversation.fits(asked)
             if overflows:
                 self._thinking.make_room(asked + self.recollection.room)
-            excerpt = await self.recollection.for_request(task)
+            excerpt = await self.recollection.for_request(about)
             if excerpt is None or overflows:
                 return excerpt
             made_room = self._thinking.make_room(asked + self.model.counter.message(said(excerpt.text)))
         except PromptOverflow:
             return None
-        return await self.recollection.for_request(task) if made_room else excerpt
+        return await self.recollection.for_request(about) if made_room else excerpt
 
     async def _think(self) -> Next:
         if self.steps >= self.limits.steps:
             return Finish("limit", self._answer, say(STEP_LIMIT, self._lang, steps=self.steps))
         self.steps += 1
+        if plan := self.conversation.plan:
+            self.conversation.show_plan(shown(plan, self.conversation))
         reply = self._with_written_calls(await self._thinking.reply())
         for note in reply.notes:
             self._tell(Notice(code="reply.mended", text=note))
@@ -322,9 +326,12 @@ class Loop:
                 recalled = self.recollection.quoted(outcome.text)
             self.conversation.add(Kind.TOOL_RESULT, result_message(call.id, outcome.text), recalled=recalled)
 
+        plan = self.conversation.plan
         outcomes = await self.acting.run(reply.calls, cut=reply.cut, emit=self._tell, keep=keep)
         if self.recollection:
             self.recollection.answered()
+        if (now := self.conversation.plan) is not None and now != plan:
+            self._tell(planned(now))
         self._repeats.after((call, outcome.text) for call, outcome in zip(reply.calls, outcomes, strict=True))
         if reply.cut or not any(self.acting.knows(call) for call in reply.calls):
             return self._mistaken(CUT_CALLS if reply.cut else UNKNOWN_TOOLS)
@@ -377,6 +384,9 @@ class Loop:
         )
 
     def _finished(self, step: Finish, began: float) -> RunFinished:
+        if step.status == "answered" and not (self.planner and self.planner.only):
+            with suppress(StoreError):  # the answer is there; a plan that stands a little longer harms nobody
+                self.conversation.plan_is_over()
         self._tell(StateChanged(state=step.state, step=self.steps))
         finished = RunFinished(
             status=step.status,
@@ -386,7 +396,7 @@ class Loop:
             usage=sum(self.usages.values(), Usage()),
             usage_by_purpose={str(purpose): usage for purpose, usage in self.usages.items()},
             session=self.conversation.session,
-            steps=self.steps,
+            steps=self.steps + (self._executing.steps if self._executing else 0),
             judged=step.judged,
             seconds=round(time.monotonic() - began, 3),
         )

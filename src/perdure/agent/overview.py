@@ -67,7 +67,7 @@ def overview(journal: Journal, session: str) -> Overview:
     """The overview of a session as it was opened last. Raises `SessionUnknown` where it doesn't exist."""
     opened: Mapping[str, Any] = {}
     compactions: list[PastCompaction] = []
-    for record in journal.records(session):
+    for record in journal.records(session, ""):
         if not isinstance(record, Recorded):
             continue
         if record.type == "session.opened":
@@ -114,7 +114,8 @@ def overview(journal: Journal, session: str) -> Overview:
 def last_opened(records: Iterable[Entry | Recorded]) -> Mapping[str, Any]:
     """How a session was opened last: counter, model, window, output and the tokens of its tools; empty where
     it never was."""
-    opened = [each.body for each in records if isinstance(each, Recorded) and each.type == "session.opened"]
+    events = (each for each in records if isinstance(each, Recorded) and not each.lane)
+    opened = [each.body for each in events if each.type == "session.opened"]
     return opened[-1] if opened else {}
 
 

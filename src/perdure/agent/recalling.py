@@ -17,6 +17,7 @@ from perdure.agent.conversation import Conversation, said
 from perdure.chat.encodings import as_shown
 from perdure.chat.language import Language
 from perdure.chat.messages import Kind, Message, text_of
+from perdure.chat.plans import request_of
 from perdure.chat.secrets import masked
 from perdure.config import Reach
 from perdure.errors import PerdureError, ToolError
@@ -37,6 +38,8 @@ MOST_ASKED = 4_000
 PATIENCE = 5.0
 #: Seconds before the first texts are embedded, so that a turn begins undisturbed, and between two looks.
 BEHIND = 1.0
+#: A number beyond those of all entries.
+NEWEST = 10**9
 #: Texts that are embedded at once, behind the work.
 AT_ONCE = 16
 
@@ -204,12 +207,16 @@ class Recollection:
         return int(self._of().budget.tokens * AUTOMATIC_SHARE)
 
     async def for_request(self, request: str) -> Excerpt | None:
-        """What belongs to a new request and isn't in view; None where nothing does."""
+        """What belongs to a new request, or to the task of a step, and isn't in view; None where nothing
+        does."""
         conversation = self._of()
-        if self._reach == "session" and not conversation.memory.hides:
+        if self._reach == "session" and not (conversation.memory.hides or conversation.lane):
             return None
         with anyio.move_on_after(PATIENCE):
-            scope = Scope(conversation.session, self._reach, hidden=conversation.memory.shown)
+            memory = conversation.memory
+            # A step is told its turn's request, and what other steps of it found stands in the plan.
+            hidden = ((request_of(conversation.lane), NEWEST),) if conversation.lane else memory.shown
+            scope = Scope(conversation.session, self._reach, hidden=hidden)
             return await self._excerpt(request, scope, self._limit, about=True)
         return None
 
@@ -221,7 +228,7 @@ class Recollection:
         # The turn's own words are no find.
         asked = max((entry.seq for entry in memory.entries if entry.kind is Kind.USER), default=memory.newest)
         between = (first or 1, last or max(asked - 1, 1)) if first or last else None
-        hidden = ((asked, memory.newest),)
+        hidden = memory.shown if conversation.lane else ((asked, memory.newest),)
         scope = Scope(conversation.session, self._reach, between, hidden, only=other)
         limit = min(int(conversation.budget.tokens * ASKED_SHARE), MOST_ASKED)
         found = await self._excerpt(query, scope, limit, about=False)

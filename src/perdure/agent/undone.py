@@ -14,7 +14,7 @@ from perdure.store.journal import Recorded
 #: Events that say something was taken back.
 UNDOING = frozenset({"compaction.undone", "turn.undone"})
 #: Events that change what stands in the prompt, and so go with their turn.
-OF_A_TURN = frozenset({"compaction", "summary", "summary.failed"})
+OF_A_TURN = frozenset({"compaction", "summary", "summary.failed", "plan", "plan.over"})
 
 
 @dataclass
@@ -43,6 +43,9 @@ def standing(records: Iterable[Entry | Recorded]) -> Standing:
     turns: list[_Turn] = []
     excerpt: tuple[int, int] | None = None
     for index, record in enumerate(records):
+        if record.lane:
+            _take_step(turns[-1:], record)
+            continue
         if isinstance(record, Entry):
             if record.kind is Kind.USER:
                 turns.append(_Turn(record.seq))
@@ -74,6 +77,12 @@ def standing(records: Iterable[Entry | Recorded]) -> Standing:
             turns[-1].places.append(index)
     last = (turns[-1].first, turns[-1].last) if turns else None
     return Standing(dropped, set(compactions[-1]) if compactions else set(), last)
+
+
+def _take_step(turn: list[_Turn], record: Entry | Recorded) -> None:
+    """What a step did goes with the turn of its plan."""
+    if turn and isinstance(record, Entry):
+        turn[0].last = record.seq
 
 
 def undone_entries(records: Iterable[Entry | Recorded]) -> frozenset[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 from perdure.agent.conversation import Conversation, digest
@@ -34,15 +35,16 @@ def verified(journal: Journal, session: str) -> Verified:
     records = list(journal.records(session))
     undone = [at for at, each in enumerate(records) if isinstance(each, Recorded) and each.type in UNDOING]
     counter = counter_of_session(last_opened(records))
-    same, different, unknown, begin = 0, list[int](), 0, 0
-    for end in (*undone, len(records)):
+    same, different, unknown = 0, list[int](), 0
+    parts = [("", begin, end) for begin, end in pairwise((0, *undone, len(records)))]
+    lanes = dict.fromkeys(each.lane for each in records if each.lane)
+    for lane, begin, end in (*parts, *((lane, 0, len(records)) for lane in lanes)):
         prompts = _Prompts(records[begin:end])
         part = cast(Journal, _Part(records[:end]))
-        Conversation(part, session, counter, Budget.of(8192), looking=True, watch=prompts.compare)
+        Conversation(part, session, counter, Budget.of(8192), looking=True, watch=prompts.compare, lane=lane)
         same, unknown = same + prompts.same, unknown + prompts.unknown
         different += prompts.different
-        begin = end
-    return Verified(same, different, unknown)
+    return Verified(same, sorted(different), unknown)
 
 
 class _Prompts:
@@ -70,11 +72,11 @@ class _Part:
     def __init__(self, records: Sequence[Entry | Recorded]) -> None:
         self._records = records
 
-    def records(self, session: str) -> Iterator[Entry | Recorded]:
-        return iter(self._records)
+    def records(self, session: str, lane: str | None = None) -> Iterator[Entry | Recorded]:
+        return (each for each in self._records if lane is None or each.lane == lane)
 
     def since_checkpoint(self, session: str) -> tuple[None, Iterator[Entry | Recorded]]:
-        return None, iter(self._records)
+        return None, self.records(session, "")
 
     def learnt(self, model: str) -> Mapping[str, Any]:
         return {}

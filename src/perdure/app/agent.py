@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from perdure.agent.judge import Judge
     from perdure.agent.loop import Loop
     from perdure.agent.overview import Overview
+    from perdure.agent.plan import OpenStep, OwnPlan, Planner
     from perdure.agent.recalling import Recaller, Recollection
     from perdure.agent.summarizing import Summarizer
     from perdure.chat.calls import ToolCall, ToolSpec
     from perdure.chat.events import Compacted, Event, RunFinished
     from perdure.chat.language import Language
+    from perdure.chat.plans import Plan
     from perdure.chat.tokens import Usage
     from perdure.models.client import ModelClient
     from perdure.store.archive import Archive
@@ -45,8 +47,20 @@ if TYPE_CHECKING:
 NO_TOOL: Words = ("there is no tool {names} (there are: {known})", "没有工具 {names}（已有：{known}）")
 #: Tokens of context taken for a model that neither the endpoint nor the table knows.
 UNKNOWN_WINDOW = 8192
+#: Tokens of a window from which on the model is given a tool to keep a plan with.
+PLANNING_WINDOW = 8000
 #: Tokens an answer of the embedded model may have: it rambles, and two cores write 90 a second.
 EMBEDDED_OUTPUT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a run wants beside its task: a given ``plan`` carried out, a plan ``only``, or an interrupted one
+    to go on."""
+
+    plan: Plan | None = None
+    only: bool = False
+    goes_on: bool = False
 
 
 class Agent:
@@ -123,9 +137,14 @@ class Agent:
         *,
         session: str | None = None,
         on_event: Callable[[Event], None] | None = None,
+        plan: Plan | None = None,
+        plan_only: bool = False,
+        goes_on: bool = False,
     ) -> RunFinished:
         """One turn: ``task`` in ``session``, which is made where it doesn't exist; without a name
-        a new one gets one (it is in the result). ``on_event`` must not raise.
+        a new one gets one (it is in the result). ``on_event`` must not raise. ``plan``: carry out this one
+        (see `perdure.chat.plans.read_plan`); ``plan_only``: make a plan, which is the answer; ``goes_on``:
+        where a plan was interrupted, it goes on.
 
         Raises `PerdureError` only for what prevents a turn from beginning.
         """
@@ -141,33 +160,72 @@ class Agent:
         recaller = self.sessions.recaller
         reach = Scope(session, self.settings.memory)
         async with self._having(session), beside(partial(embed_behind, recaller, reach)):
-            loop = await self._loop(client, session, recaller, on_event or _nothing)
+            wish = Wish(plan, only=plan_only, goes_on=goes_on)
+            loop = await self._loop(client, session, recaller, on_event or _nothing, wish)
             return await loop.run(task)
 
     async def _loop(
-        self, client: ModelClient, session: str, recaller: Recaller | None, emit: Callable[[Event], None]
+        self,
+        client: ModelClient,
+        session: str,
+        recaller: Recaller | None,
+        emit: Callable[[Event], None],
+        wish: Wish,
     ) -> Loop:
         from perdure.agent.acting import Acting
-        from perdure.agent.loop import Limits, Loop
+        from perdure.agent.loop import Loop
+        from perdure.agent.plan import OwnPlan
+        from perdure.agent.states import Limits
 
-        recollection = self._recollection(recaller)
-        registry = self._registry(client, recollection)
-        conversation = self._conversation(client, registry.specs, session)
-        if recollection is not None:
-            recollection.begin(conversation)
-        return Loop(
-            model=client,
-            acting=Acting(
-                registry, self._policy(client, conversation.lang), self._approve or _nobody, conversation.lang
-            ),
-            conversation=conversation,
-            limits=Limits(self.settings.max_steps, self.settings.max_time, self._output_limit(client)),
-            emit=emit,
-            summarizer=await self._summarizer(client),
-            background=self.settings.summary == "background",
-            judge=await self._judge(client),
-            recollection=recollection,
-            recalls=self.settings.recall == "auto",
+        summarizer, judge = await self._summarizer(client), await self._judge(client)
+        # One question at a time, whatever runs side by side.
+        asking = anyio.Lock()
+
+        def opened(lane: str, emit: Callable[[Event], None]) -> Loop:
+            """The loop of the conversation, or of a step of its plan."""
+            recollection = self._recollection(recaller)
+            own_plan = None if lane else OwnPlan()
+            registry = self._registry(client, recollection, own_plan)
+            conversation = self._conversation(client, registry.specs, session, lane=lane)
+            for each in (recollection, own_plan):
+                if each is not None:
+                    each.begin(conversation)
+            policy = self._policy(client, conversation.lang)
+            approve = self._approve or _nobody
+            seconds = None if lane else self.settings.max_time
+            return Loop(
+                model=client,
+                acting=Acting(registry, policy, approve, conversation.lang, asking),
+                conversation=conversation,
+                limits=Limits(self.settings.max_steps, seconds, self._output_limit(client)),
+                emit=emit,
+                summarizer=summarizer,
+                background=self.settings.summary == "background",
+                judge=replace(judge, mode="never") if judge and lane else judge,
+                recollection=recollection,
+                recalls=self.settings.recall == "auto",
+                planner=None if lane else self._planner(client, conversation, opened, wish),
+            )
+
+        return opened("", emit)
+
+    def _planner(
+        self, client: ModelClient, conversation: Conversation, open_step: OpenStep, wish: Wish
+    ) -> Planner | None:
+        """Who makes a plan first and has it carried out; None where nobody does."""
+        from perdure.agent.plan import Planner
+
+        interrupted = conversation.plan is not None and conversation.plan.by != "model"
+        if not (self.settings.plan == "on" or wish.plan or wish.only or (wish.goes_on and interrupted)):
+            return None
+        return Planner(
+            client,
+            open_step,
+            parallel=self.settings.parallel,
+            given=wish.plan,
+            only=wish.only,
+            goes_on=wish.goes_on,
+            small=bool(getattr(client, "small", False)),
         )
 
     async def compact(self, session: str, *, preview: bool = False) -> Compacted | None:
@@ -177,11 +235,12 @@ class Agent:
         Raises `SessionUnknown` where it doesn't exist.
         """
         from perdure.agent.overview import last_opened
+        from perdure.agent.plan import OwnPlan
         from perdure.agent.summarizing import compacted
 
         opened = last_opened(self.sessions.records(session))
         client = await self.client()
-        tools = self._registry(client, self._recollection(self.sessions.recaller)).specs
+        tools = self._registry(client, self._recollection(self.sessions.recaller), OwnPlan()).specs
         # Where nobody names another window, the session keeps its own, whatever model writes the gist.
         window = None if self.settings.context_window else opened.get("window")
         if preview:
@@ -210,12 +269,16 @@ class Agent:
         *,
         session: str | None = None,
         on_event: Callable[[Event], None] | None = None,
+        plan: Plan | None = None,
+        plan_only: bool = False,
     ) -> RunFinished:
         """`run` for programs without an event loop; closes the agent afterwards."""
 
         async def whole() -> RunFinished:
             async with self:
-                return await self.run(task, session=session, on_event=on_event)
+                return await self.run(
+                    task, session=session, on_event=on_event, plan=plan, plan_only=plan_only
+                )
 
         return anyio.run(whole)
 
@@ -335,18 +398,26 @@ class Agent:
         mode = self.settings.summary or ("code" if getattr(client, "small", False) else "sync")
         return mode != "code"
 
-    def _registry(self, client: ModelClient, recollection: Recollection | None) -> Registry:
+    def _registry(
+        self, client: ModelClient, recollection: Recollection | None, own_plan: OwnPlan | None
+    ) -> Registry:
         from perdure.tools.recall import recall_tool
         from perdure.tools.registry import Registry
+        from perdure.tools.update_plan import UPDATE_PLAN, update_plan_tool
 
         # A page of an entry takes a fifth of the window, at some three characters a token.
         page = self._window(client) * 3 // 5
         others = self.settings.memory != "session"
         recall = [recall_tool(recollection, page, others=others)] if recollection is not None else []
-        every = (*built_in_tools(self.settings), *recall, *self._own_tools)
+        planning = [update_plan_tool(own_plan)] if own_plan is not None else []
+        every = (*built_in_tools(self.settings), *recall, *planning, *self._own_tools)
         wanted = self.settings.tools
         if wanted is None:
-            return Registry(every)
+            plans = self.settings.plan != "off" and not getattr(client, "small", False)
+            plans = plans and self._window(client) >= PLANNING_WINDOW
+            return Registry(each for each in every if plans or each.spec.name != UPDATE_PLAN)
+        if own_plan is None:  # a step of a plan has none of its own
+            wanted = tuple(name for name in wanted if name != UPDATE_PLAN)
         by_name = {tool.spec.name: tool for tool in every}
         if unknown := [name for name in wanted if name not in by_name]:
             raise ConfigError(NO_TOOL, names=", ".join(unknown), known=", ".join(by_name))
@@ -367,6 +438,7 @@ class Agent:
         window: int | None = None,
         *,
         looking: bool = False,
+        lane: str = "",
     ) -> Conversation:
         from perdure.agent.conversation import Conversation
         from perdure.memory.budget import Budget
@@ -381,6 +453,7 @@ class Agent:
             model=client.model,
             summarised=self._summarised(client),
             looking=looking,
+            lane=lane,
         )
 
     def _begin(self, session: str, task: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
+from perdure.chat.plans import Author, Step
 from perdure.chat.tokens import Usage
 
 Status = Literal["answered", "failed", "limit", "interrupted"]
@@ -19,16 +20,26 @@ JudgedAs = Literal["", "satisfied", "unsatisfied", "unjudged"]
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One thing that happened. ``seq`` counts from 1 in a run; ``time`` is UTC, ISO 8601."""
+    """One thing that happened. ``seq`` counts from 1 in a run; ``time`` is UTC, ISO 8601; ``plan_step``: the
+    id of the step of a plan that it happened in, empty outside of one."""
 
     type: ClassVar[str]
     seq: int = 0
     time: str = ""
+    plan_step: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The line of `--json`: ``type``, ``seq``, ``time``, then the fields of the event."""
+        """The line of `--json`: ``type``, ``seq``, ``time``, ``plan_step`` where there is one, then the
+        fields of the event."""
         fields = asdict(self)
-        return {"type": self.type, "seq": fields.pop("seq"), "time": fields.pop("time"), **fields}
+        step = fields.pop("plan_step")
+        return {
+            "type": self.type,
+            "seq": fields.pop("seq"),
+            "time": fields.pop("time"),
+            **({"plan_step": step} if step else {}),
+            **fields,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +153,18 @@ class Judged(Event):
     @property
     def objections(self) -> tuple[str, ...]:
         return (*self.missing, *self.contradicted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(Event):
+    """A plan was made, or something in it changed: all its steps as they are now. ``by``: `planner`, `person`
+    or `model`; ``revision``: how often the rest was planned anew; ``over``: nothing of it is still to do."""
+
+    type = "plan"
+    steps: Sequence[Step]
+    by: Author = "planner"
+    revision: int = 0
+    over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,13 +37,15 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A message in a session. ``seq`` from 1 without gaps; ``tokens`` as counted when it was
-    written, overhead of the message included; ``time`` UTC, ISO 8601."""
+    written, overhead of the message included; ``time`` UTC, ISO 8601; ``lane``: whose window it stands
+    in, the conversation's own (empty) or that of a step of a plan."""
 
     seq: int
     kind: Kind
     message: Message
     tokens: int
     time: str = ""
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,12 @@ class Memory:
         return self._window.entries
 
     @property
+    def anchored(self) -> Sequence[Entry]:
+        """The current turn's request and its plan, whole, where they stand."""
+        stays = {entry.seq for entry in self._window.anchored}
+        return [entry for entry in self._window.whole() if entry.seq in stays]
+
+    @property
     def shown(self) -> Ranges:
         """The entries that the window shows whole."""
         return joined((), (entry.seq for entry in self._window.entries if entry.seq not in self._window.kept))
@@ -466,9 +472,9 @@ class Memory:
         return Trimmed(compaction, notes, shares, self.tokens, total, record=record)
 
     def _cuts_a_request(self, compaction: Compaction) -> bool:
-        asked = next((entry for entry in reversed(self._window.entries) if entry.kind is Kind.USER), None)
-        length = len(text_of(asked.message)) if asked else 0
-        return asked is not None and compaction.shortened.get(asked.seq, length) < length
+        """The current request, or its plan, would not stay whole."""
+        kept = ((entry, compaction.shortened.get(entry.seq)) for entry in self._window.anchored)
+        return any(kept is not None and kept < len(text_of(entry.message)) for entry, kept in kept)
 
     def _request_tokens(self, compaction: Compaction) -> int:
         """What stays of the current request."""

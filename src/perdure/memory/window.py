@@ -2,7 +2,7 @@
 
 Pure and synchronous. The prompt always fits, because what leaves is decided by the same counts
 that decide that something must; a call never parts from its results, because only whole blocks
-leave; the current turn's request stays, because it is no candidate. Between two compactions
+leave; the current turn's request and its plan stay, because they are no candidates. Between two compactions
 nothing in the window changes, so each prompt begins with the previous one.
 """
 
@@ -65,6 +65,16 @@ class Window:
         """Entry number to characters kept, of those that stand as head and tail."""
         return self._kept
 
+    @property
+    def anchored(self) -> list[Entry]:
+        """The current turn's request and its plan, where these stand."""
+        every = list(blocks(self._entries))
+        request = _request(every)
+        if request is None:
+            return []
+        anchors = {request, _plan(every, request)}
+        return [entry for entry in self._entries if entry.seq in anchors]
+
     def whole(self) -> list[Entry]:
         """The entries as they came, the shortened ones too."""
         return [self._whole.get(entry.seq, entry) for entry in self._entries]
@@ -91,17 +101,18 @@ class Window:
         Cheapest first: long results of old rounds become head and tail, then the oldest blocks that
         the model has answered leave, until ``low`` tokens stay; the newest steps only where they are
         large themselves. Where what stays is still more than the room, its longest texts are
-        shortened; where even that doesn't do, further blocks leave, all but the current request and
-        the newest. The result is larger than ``room`` only where the shortest form of these two is.
+        shortened; where even that doesn't do, further blocks leave, all but the current request, its plan
+        and the newest. The result is larger than ``room`` only where the shortest form of these is.
         ``force``: down to ``low`` although it fits the room; None where nothing can leave.
         """
         if self.tokens <= (low if force else room):
             return None
         every = list(blocks(self._entries))
         request = _request(every) or every[-1].first
+        plan = _plan(every, request)
         # What came before the current request belongs to turns that are over.
         seen = [block for block in every if block.first <= self.answered or block.last < request]
-        staying_put = {_newest(every), request}
+        staying_put = {_newest(every), request, plan}
         kept = self._old_results(seen, staying_put)
         tokens = {entry.seq: self._as_kept(entry, kept).tokens for entry in self._entries}
         left: set[int] = set()
@@ -151,10 +162,10 @@ class Window:
         give way so that what stays fits the room.
 
         Texts share the room evenly from the top: all that are longer than a common level are cut
-        to it, so that short ones stay whole. The person's words give way last.
+        to it, so that short ones stay whole. The person's words and the plan give way last.
         """
         kept = dict(kept)
-        for yielding in (_shown_by_tools(staying), _not_the_persons(staying), staying):
+        for yielding in (_shown_by_tools(staying), _said_besides(staying), staying):
             now = {entry.seq: self._as_kept(entry, kept).tokens for entry in staying}
             total = sum(now.values())
             if total <= room:
@@ -191,7 +202,7 @@ def _oldest(removable: Sequence[Block], tokens: dict[int, int], target: int) -> 
 
 def _newest(every: Sequence[Block]) -> int:
     """Number of the newest block that isn't the agent's own bookkeeping."""
-    own = {Kind.NOTICE, Kind.FEEDBACK, Kind.RECALL}
+    own = {Kind.NOTICE, Kind.FEEDBACK, Kind.RECALL, Kind.PLAN}
     return next((block.first for block in reversed(every) if block.kind not in own), every[-1].first)
 
 
@@ -207,16 +218,23 @@ def _steps(turn: Sequence[Block], room: int) -> set[int]:
 
 
 def _request(every: Sequence[Block]) -> int | None:
-    """Number of the current turn's request."""
-    return next((block.first for block in reversed(every) if block.kind is Kind.USER), None)
+    """Number of the current turn's request; in the window of a step, whose task is of its plan, of that."""
+    newest = {block.kind: block.first for block in every if block.kind in {Kind.USER, Kind.PLAN}}
+    return newest.get(Kind.USER, newest.get(Kind.PLAN))
+
+
+def _plan(every: Sequence[Block], request: int) -> int:
+    """Number of the plan as it stands in the current turn; of its request, where it has none."""
+    plans = (block.first for block in reversed(every) if block.kind is Kind.PLAN)
+    return max(next(plans, request), request)
 
 
 def _shown_by_tools(entries: Iterable[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.kind is Kind.TOOL_RESULT]
 
 
-def _not_the_persons(entries: Iterable[Entry]) -> list[Entry]:
-    return [entry for entry in entries if entry.kind is not Kind.USER]
+def _said_besides(entries: Iterable[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.kind not in {Kind.USER, Kind.PLAN}]
 
 
 def _level(sizes: Sequence[tuple[int, int]], room: int) -> int:

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial, update_wrapper
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from perdure.chat.messages import Entry, Kind
 from perdure.errors import StoreError
@@ -149,14 +149,14 @@ def _take_some_in(database: Database, session: int) -> bool:
     """Take in the next entries of a session that aren't yet; False where there are none."""
     with database.transaction() as cursor:
         rows = cursor.execute(
-            "SELECT seq, type, body, tokens, time, forgotten FROM record WHERE session = ?"
+            "SELECT seq, type, body, tokens, time, lane, forgotten FROM record WHERE session = ?"
             " AND seq > (SELECT indexed FROM session WHERE id = ?) ORDER BY seq LIMIT ?",
             (session, session, AT_ONCE),
         ).fetchall()
         if not rows:
             return False
         gone = undone(cursor, session)
-        kept = [row[:5] for row in rows if not row[5] and row[0] not in gone]
+        kept = [row[:6] for row in rows if not row[6] and row[0] not in gone]
         index(cursor, session, [_entry(*row) for row in kept])
         cursor.execute("UPDATE session SET indexed = ? WHERE id = ?", (rows[-1][0], session))
         return True
@@ -230,18 +230,18 @@ def _with_tools(
     cursor: sqlite3.Cursor, session: int, entries: Sequence[Entry]
 ) -> Iterable[tuple[Entry, str]]:
     """Each entry with the name of the tool whose result it is."""
-    names: dict[str, str] | None = None
+    of_lane: dict[str, dict[str, str]] = {}
     for entry in entries:
         if entry.kind is Kind.TOOL_CALL:
-            names = _names(entry.message)
-        elif entry.kind is Kind.TOOL_RESULT and names is None:
+            of_lane[entry.lane] = _names(entry.message)
+        elif entry.kind is Kind.TOOL_RESULT and entry.lane not in of_lane:
             row = cursor.execute(
-                "SELECT body FROM record WHERE session = ? AND seq < ? AND type = ?"
+                "SELECT body FROM record WHERE session = ? AND seq < ? AND type = ? AND lane = ?"
                 " ORDER BY seq DESC LIMIT 1",
-                (session, entry.seq, Kind.TOOL_CALL.value),
+                (session, entry.seq, Kind.TOOL_CALL.value, entry.lane),
             ).fetchone()
-            names = _names(json.loads(row[0])) if row else {}
-        yield entry, (names or {}).get(entry.message.get("tool_call_id", ""), "")
+            of_lane[entry.lane] = _names(json.loads(row[0])) if row else {}
+        yield entry, of_lane.get(entry.lane, {}).get(entry.message.get("tool_call_id", ""), "")
 
 
 def _names(message: dict[str, object]) -> dict[str, str]:
@@ -258,8 +258,9 @@ def undone(cursor: sqlite3.Cursor, session: int, since: int = 0) -> frozenset[in
     return frozenset(number for span in spans for number in range(span["first"], span["last"] + 1))
 
 
-def _entry(seq: int, type: str, body: str, tokens: int, time: str) -> Entry:
-    return Entry(seq, Kind(type), json.loads(body), tokens, time)
+def _entry(seq: int, type: str, body: str, *about: Any) -> Entry:
+    """``about``: tokens, time and lane."""
+    return Entry(seq, Kind(type), json.loads(body), *about)
 
 
 def _look_for_a_word(database: Database) -> None:

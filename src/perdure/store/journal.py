@@ -32,12 +32,13 @@ class SessionSummary:
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """Something that happened in a session and is no message. ``after`` is the number of the
-    last entry before it, 0 at the beginning."""
+    last entry before it, 0 at the beginning; ``lane``: in whose window, as of an `Entry`."""
 
     type: str
     after: int
     body: Mapping[str, Any]
     time: str
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +97,23 @@ class Journal(Protocol):
         ...
 
     def append(
-        self, session: str, entries: Sequence[NewEntry], events: Sequence[NewEvent] = ()
+        self,
+        session: str,
+        entries: Sequence[NewEntry],
+        events: Sequence[NewEvent] = (),
+        *,
+        lane: str = "",
     ) -> list[Entry]:
         """Write entries, and events behind them, all or none, and hand the entries back with their numbers
-        and times."""
+        and times. Numbers are the session's, whatever the ``lane``."""
         ...
 
-    def record(self, session: str, type: str, body: Mapping[str, Any]) -> None:
+    def record(self, session: str, type: str, body: Mapping[str, Any], *, lane: str = "") -> None:
         """Write an event."""
         ...
 
-    def records(self, session: str) -> Iterator[Entry | Recorded]:
-        """Everything, in the order in which it was written."""
+    def records(self, session: str, lane: str | None = None) -> Iterator[Entry | Recorded]:
+        """Everything, or what is of one lane, in the order in which it was written."""
         ...
 
     def entries(self, session: str, numbers: Sequence[int]) -> list[Entry]:
@@ -115,12 +121,13 @@ class Journal(Protocol):
         ...
 
     def checkpoint(self, session: str, body: Mapping[str, Any]) -> None:
-        """Keep what is derived from all records so far; it takes the place of the one before. Losing it
-        loses nothing."""
+        """Keep what is derived from all records of the conversation's own lane so far; it takes the place of
+        the one before. Losing it loses nothing."""
         ...
 
     def since_checkpoint(self, session: str) -> tuple[Mapping[str, Any] | None, Iterator[Entry | Recorded]]:
-        """The checkpoint, or None, and the records that were written after it."""
+        """The checkpoint, or None, and the records of the conversation's own lane that were written after
+        it."""
         ...
 
     def learn(self, model: str, body: Mapping[str, Any]) -> None:

@@ -128,4 +128,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # What was removed since the file was last cleaned of it: 0 when nothing is left in it.
         "ALTER TABLE archive ADD COLUMN traces INTEGER NOT NULL DEFAULT 0",
     ),
+    (
+        # In whose window a record stands: the conversation's own (empty), or that of a step of a plan.
+        "ALTER TABLE record ADD COLUMN lane TEXT NOT NULL DEFAULT ''",
+        "CREATE INDEX record_lane ON record (session, lane) WHERE lane != ''",
+    ),
 )

@@ -20,6 +20,13 @@ from perdure.store.journal import Forgotten, Instead, NewEntry, NewEvent, Record
 
 #: The id of a new session: no passage of another one ever had its numbers.
 NEXT_ID = "SELECT max(sessions, coalesce((SELECT max(id) FROM session), 0)) + 1 FROM archive"
+RECORDS = (
+    "SELECT seq, after, type, body, tokens, time, lane FROM record"
+    " WHERE session = :session AND id > :after ORDER BY id"
+)
+RECORDS_OF_CONVERSATION = RECORDS.replace("ORDER", "AND lane = '' ORDER")
+#: What it says twice lets SQLite use the index of lanes.
+RECORDS_OF_LANE = RECORDS.replace("ORDER", "AND lane != '' AND lane = :lane ORDER")
 
 
 class SqliteJournal:
@@ -52,7 +59,7 @@ class SqliteJournal:
                 )
                 if new.rowcount:
                     self._write_event(cursor, id, "session.created", settings)
-                    self._write(cursor, id, entries, events, taking_in)
+                    self._write(cursor, id, entries, events, taking_in=taking_in)
                 return bool(new.rowcount)
 
         return indexing.taken_in_or_left(create)
@@ -84,25 +91,32 @@ class SqliteJournal:
             leases.give_back(cursor, session, self._token)
 
     def append(
-        self, session: str, entries: Sequence[NewEntry], events: Sequence[NewEvent] = ()
+        self,
+        session: str,
+        entries: Sequence[NewEntry],
+        events: Sequence[NewEvent] = (),
+        *,
+        lane: str = "",
     ) -> list[Entry]:
         def append(taking_in: bool) -> list[Entry]:
             with self._database.transaction() as cursor:
-                return self._write(cursor, self._mine(cursor, session), entries, events, taking_in)
+                return self._write(
+                    cursor, self._mine(cursor, session), entries, events, taking_in=taking_in, lane=lane
+                )
 
         return indexing.taken_in_or_left(append)
 
     @indexing.mending
-    def record(self, session: str, type: str, body: Mapping[str, Any]) -> None:
+    def record(self, session: str, type: str, body: Mapping[str, Any], *, lane: str = "") -> None:
         with self._database.transaction() as cursor:
             id = self._mine(cursor, session)
-            self._write_event(cursor, id, type, body)
+            self._write_event(cursor, id, type, body, lane)
             if type == "turn.undone":
                 indexing.drop(cursor, id, range(body["first"], body["last"] + 1))
                 forgetting.count(cursor, id)
 
-    def records(self, session: str) -> Iterator[Entry | Recorded]:
-        return self._records(session, 0)
+    def records(self, session: str, lane: str | None = None) -> Iterator[Entry | Recorded]:
+        return self._records(session, 0, lane)
 
     def entries(self, session: str, numbers: Sequence[int]) -> list[Entry]:
         with self._database.reading() as cursor:
@@ -110,11 +124,11 @@ class SqliteJournal:
             found: list[Entry] = []
             for number in numbers:
                 row = cursor.execute(
-                    "SELECT seq, type, body, tokens, time FROM record WHERE session = ? AND seq = ?",
+                    "SELECT seq, type, body, tokens, time, lane FROM record WHERE session = ? AND seq = ?",
                     (id, number),
                 ).fetchone()
                 if row:
-                    found.append(Entry(row[0], Kind(row[1]), json.loads(row[2]), row[3], row[4]))
+                    found.append(Entry(row[0], Kind(row[1]), json.loads(row[2]), *row[3:]))
             return found
 
     def checkpoint(self, session: str, body: Mapping[str, Any]) -> None:
@@ -133,8 +147,8 @@ class SqliteJournal:
             query = "SELECT record, body FROM checkpoint WHERE session = ?"
             row = cursor.execute(query, (id,)).fetchone()
         if row is None:
-            return None, self.records(session)
-        return json.loads(row[1]), self._records(session, row[0])
+            return None, self.records(session, "")
+        return json.loads(row[1]), self._records(session, row[0], "")
 
     def learn(self, model: str, body: Mapping[str, Any]) -> None:
         with self._database.transaction() as cursor:
@@ -168,8 +182,8 @@ class SqliteJournal:
                 (id, new, now(), old),
             )
             cursor.execute(
-                "INSERT INTO record (session, seq, after, type, body, tokens, time, forgotten)"
-                " SELECT ?, seq, after, type, body, tokens, time, forgotten FROM record"
+                "INSERT INTO record (session, seq, after, type, body, tokens, time, forgotten, lane)"
+                " SELECT ?, seq, after, type, body, tokens, time, forgotten, lane FROM record"
                 " WHERE session = ? AND id <= ? ORDER BY id",
                 (id, old, _told_of(cursor, old, at, row[0])),
             )
@@ -223,19 +237,18 @@ class SqliteJournal:
             self.release(session)
         self._database.close()
 
-    def _records(self, session: str, after: int) -> Iterator[Entry | Recorded]:
+    def _records(self, session: str, after: int, lane: str | None) -> Iterator[Entry | Recorded]:
         with self._database.errors():
             cursor = self._database.connection.cursor()
             rows = cursor.execute(
-                "SELECT seq, after, type, body, tokens, time FROM record WHERE session = ? AND id > ?"
-                " ORDER BY id",
-                (self._database.session(cursor, session), after),
+                RECORDS if lane is None else RECORDS_OF_LANE if lane else RECORDS_OF_CONVERSATION,
+                {"session": self._database.session(cursor, session), "after": after, "lane": lane},
             )
-            for seq, before, type, body, tokens, time in rows:
+            for seq, before, type, body, tokens, time, stands_in in rows:
                 if seq is None:
-                    yield Recorded(type, before, json.loads(body), time)
+                    yield Recorded(type, before, json.loads(body), time, stands_in)
                 else:
-                    yield Entry(seq, Kind(type), json.loads(body), tokens, time)
+                    yield Entry(seq, Kind(type), json.loads(body), tokens, time, stands_in)
 
     def _write(
         self,
@@ -243,19 +256,21 @@ class SqliteJournal:
         id: int,
         entries: Sequence[NewEntry],
         events: Sequence[NewEvent],
+        *,
         taking_in: bool,
+        lane: str = "",
     ) -> list[Entry]:
         written: list[Entry] = []
         query = "SELECT entries, indexed FROM session WHERE id = ?"
         last, indexed = cursor.execute(query, (id,)).fetchone()
         size = 0
         for seq, (kind, message, tokens, *given) in enumerate(entries, last + 1):
-            entry = Entry(seq, kind, message, tokens, str(given[0]) if given and given[0] else now())
+            entry = Entry(seq, kind, message, tokens, str(given[0]) if given and given[0] else now(), lane)
             text = as_text(message)
             cursor.execute(
-                "INSERT INTO record (session, seq, after, type, body, tokens, time)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (id, seq, seq - 1, kind.value, text, tokens, entry.time),
+                "INSERT INTO record (session, seq, after, type, body, tokens, time, lane)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (id, seq, seq - 1, kind.value, text, tokens, entry.time, lane),
             )
             size += len(text)
             written.append(entry)
@@ -265,15 +280,17 @@ class SqliteJournal:
             if taking_in and indexed == last and len(written) <= indexing.AT_ONCE:
                 indexing.index(cursor, id, written)
         for type, body in events:
-            self._write_event(cursor, id, type, body)
+            self._write_event(cursor, id, type, body, lane)
         return written
 
-    def _write_event(self, cursor: sqlite3.Cursor, id: int, type: str, body: Mapping[str, Any]) -> None:
+    def _write_event(
+        self, cursor: sqlite3.Cursor, id: int, type: str, body: Mapping[str, Any], lane: str = ""
+    ) -> None:
         text, time = as_text(body), now()
         cursor.execute(
-            "INSERT INTO record (session, after, type, body, time)"
-            " SELECT id, entries, ?, ?, ? FROM session WHERE id = ?",
-            (type, text, time, id),
+            "INSERT INTO record (session, after, type, body, time, lane)"
+            " SELECT id, entries, ?, ?, ?, ? FROM session WHERE id = ?",
+            (type, text, time, lane, id),
         )
         cursor.execute(
             "UPDATE session SET size = size + ?, changed = ?, newest = ? WHERE id = ?",

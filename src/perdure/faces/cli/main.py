@@ -161,6 +161,21 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     parser.add_argument("--judge-rounds", metavar="N", help="how often an answer goes back (default 2)")
     parser.add_argument("--judge-model", metavar="NAME", help="another model of the endpoint that checks")
+    planning = parser.add_mutually_exclusive_group()
+    planning.add_argument(
+        "--plan",
+        action="store_const",
+        const="on",
+        help="make a plan first, and work on each of its steps in a window of its own",
+    )
+    planning.add_argument("--no-plan", dest="plan", action="store_const", const="off", help="never plan")
+    planning.add_argument("--plan-only", action="store_true", help="make a plan, print it, and stop")
+    planning.add_argument(
+        "--plan-file", metavar="FILE", help="carry out the plan in FILE, a check list in Markdown"
+    )
+    parser.add_argument(
+        "--parallel", metavar="N", help="steps of a plan that run side by side at most (default 1)"
+    )
     parser.add_argument(
         "--recall",
         choices=["auto", "off"],

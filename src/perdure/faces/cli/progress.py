@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from perdure.chat.events import (
     Event,
     Judged,
     Notice,
+    Planned,
     Recalled,
     RunFinished,
     RunStarted,
@@ -27,6 +28,7 @@ from perdure.chat.events import (
     ToolRequested,
 )
 from perdure.chat.language import Language, say
+from perdure.chat.plans import AFTER, BOXES
 from perdure.errors import Words
 from perdure.faces.cli.spans import in_spans
 from perdure.faces.cli.terminal import one_line, printable
@@ -35,7 +37,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
+    from perdure.chat.plans import Step
+
 WORKING: Mapping[str, Words] = {
+    "PLANNING": ("planning", "制定计划"),
     "THINKING": ("thinking", "思考中"),
     "ACTING": ("running", "运行中"),
     "JUDGING": ("checking the answer", "检查回答"),
@@ -67,6 +72,11 @@ RECALLED_ONLY_ELSEWHERE: Words = (
     "随请求召回：另外 {others} 个会话的记录（{tokens} 个 token）",
 )
 
+PLAN: Words = ("the plan", "计划")
+PLAN_ANEW: Words = ("the plan, made anew for the rest", "计划（其余部分已重新制定）")
+#: Characters of a step, and of its result, that a line shows.
+STEP_SHOWN, RESULT_SHOWN = 100, 100
+
 
 class Progress:
     """Shows events. ``quiet`` shows only what went wrong; ``verbose`` adds whole outputs, thoughts
@@ -82,6 +92,8 @@ class Progress:
         self._session = ""
         self._line_open = False
         self._told = ""
+        #: The steps of the plan as they were shown, by their lines.
+        self._planned = dict[str, str]()
         #: Lines that wait while the person is asked something.
         self._held: list[tuple[str, str]] | None = None
 
@@ -94,10 +106,11 @@ class Progress:
             case TextDelta():
                 self._text(event)
             case ToolRequested():
-                self._say(f"· {event.name} {one_line(event.arguments)}", "cyan")
+                self._say(f"{_in_step(event)}· {event.name} {one_line(event.arguments)}", "cyan")
             case ToolFinished():
                 output = printable(event.output).strip() if self.verbose else one_line(event.output)
-                self._say(f"  {'→' if event.ok else '✗'} {output} ({event.seconds:.2f} s)", "dim")
+                mark = f"{_in_step(event)}  {'→' if event.ok else '✗'}"
+                self._say(f"{mark} {output} ({event.seconds:.2f} s)", "dim")
             case Compacted():
                 facts = {"count": len(event.left), "before": event.tokens_before, "after": event.tokens_after}
                 words = LEFT if event.left else SHORTENED
@@ -106,8 +119,10 @@ class Progress:
                 self._recalled(event)
             case Judged():
                 self._judged(event)
+            case Planned():
+                self._plan(event)
             case Notice():
-                self._say(f"! {event.text}", "yellow")
+                self._say(f"{_in_step(event)}! {event.text}", "yellow")
             case ErrorRaised():
                 self._say(f"perdure: {event.text}", "red", always=True)
             case RunFinished():
@@ -118,6 +133,17 @@ class Progress:
             self._say(f"✓ {say(CHECKED, self._lang)}", "dim")
         for each in event.objections:
             self._say(f"✗ {say(OBJECTED, self._lang, objection=one_line(each, 200))}", "yellow")
+
+    def _plan(self, event: Planned) -> None:
+        """The whole plan when it is new, then what changes in it."""
+        lines = dict(zip((step.id for step in event.steps), check_list(event.steps, self._lang), strict=True))
+        anew = not self._planned.keys() >= lines.keys()
+        if anew:
+            self._say(f"~ {say(PLAN_ANEW if self._planned else PLAN, self._lang)}", "bold")
+        for id, line in lines.items():
+            if anew or self._planned[id] != line:
+                self._say(f"  {line}", "dim" if line.startswith("[ ]") else "bold")
+        self._planned = lines
 
     def _recalled(self, event: Recalled) -> None:
         own = [entry for session, entry in event.entries if session == self._session]
@@ -153,8 +179,8 @@ class Progress:
             self._say(f"  {event.steps} steps, {event.seconds:.1f} s, {tokens}", "dim")
 
     def _text(self, event: TextDelta) -> None:
-        if event.reasoning and not self.verbose:
-            return
+        if (event.reasoning and not self.verbose) or event.plan_step:
+            return  # what is said in a step is its result, which stands in the plan
         if self.streams and not event.reasoning:
             self._rest()
             if event.restart:
@@ -198,6 +224,21 @@ class Progress:
             sys.stdout.write("\n")
             sys.stdout.flush()
             self._line_open = False
+
+
+def check_list(steps: Sequence[Step], lang: Language) -> list[str]:
+    """Each step of a plan on a line."""
+    lines = []
+    for step in steps:
+        when = f" {say(AFTER, lang, steps=', '.join(step.after))}" if step.after else ""
+        result = f" → {one_line(step.result, RESULT_SHOWN)}" if step.result else ""
+        lines.append(f"[{BOXES[step.status]}] {step.id}. {one_line(step.what, STEP_SHOWN)}{when}{result}")
+    return lines
+
+
+def _in_step(event: Event) -> str:
+    """Where it happened, before its line: in which step of a plan."""
+    return f"{event.plan_step}: " if event.plan_step else ""
 
 
 @contextmanager

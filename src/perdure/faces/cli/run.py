@@ -7,7 +7,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,13 +18,14 @@ from perdure import errors
 from perdure.app import Agent, Sessions, config_folder, new_session_name
 from perdure.chat.language import language_of
 from perdure.config import Settings, load
-from perdure.errors import ConfigError, PerdureError, Words
+from perdure.errors import ConfigError, PerdureError, Words, why
 from perdure.faces.cli.approval import AskAtTerminal, can_ask
 from perdure.faces.cli.progress import Progress
 from perdure.faces.cli.terminal import discard_output, printable
 
 if TYPE_CHECKING:
     from perdure.chat.events import Event, RunFinished, Status
+    from perdure.chat.plans import Plan
 
 NO_TASK: Words = (
     'no task: perdure run "TASK", or pipe it in',
@@ -30,6 +33,8 @@ NO_TASK: Words = (
 )
 EMPTY_TASK: Words = ("the task is empty", "任务为空")
 NONE_TO_GO_ON: Words = ("there is no session in {folder} to go on with", "{folder} 中没有可以继续的会话")
+NO_PLAN_FILE: Words = ("the plan in {file} cannot be read: {why}", "无法读取 {file} 中的计划：{why}")
+NO_TEXT: Words = ("it is not text in UTF-8", "它不是 UTF-8 文本")
 INTERRUPTED = 130
 EXIT_CODES: dict[Status, int] = {"answered": 0, "failed": 1, "limit": 3, "interrupted": INTERRUPTED}
 
@@ -52,6 +57,8 @@ SETTINGS = (
     "judge",
     "judge_rounds",
     "judge_model",
+    "plan",
+    "parallel",
     "tools",
     "workspace",
     "memory",
@@ -68,7 +75,8 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
 
 def run_task(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
-    task = _task(arguments.task)
+    title, plan = plan_from(arguments.plan_file) if arguments.plan_file else ("", None)
+    task = title if title and arguments.task is None else _task(arguments.task)
     session = _session(arguments, settings)
     if arguments.session is None and not settings.quiet:
         print(f"session {session}", file=sys.stderr)
@@ -76,12 +84,30 @@ def run_task(arguments: argparse.Namespace) -> int:
     progress = Progress(quiet=settings.quiet, verbose=settings.verbose, lang=lang)
     approve = AskAtTerminal(progress, lang) if can_ask() and not arguments.json else None
     show = _json_line if arguments.json else progress.show
-    finished = anyio.run(_until_done_or_interrupted, Agent(settings, approve=approve), task, session, show)
+    agent = Agent(settings, approve=approve)
+    turn = partial(agent.run, task, session=session, plan=plan, plan_only=arguments.plan_only)
+    finished = anyio.run(_until_done_or_interrupted, agent, turn, show)
     if finished is None:
         return INTERRUPTED
     if finished.answer and not arguments.json and not progress.streams:
         print(printable(finished.answer), flush=True)
     return exit_code(finished)
+
+
+def plan_from(file: str) -> tuple[str, Plan]:
+    """The heading of a person's plan, empty where it has none, and the plan. Raises `ConfigError`."""
+    from perdure.chat.plans import Plan, read_plan
+
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+        title, steps = read_plan(text)
+    except OSError as error:
+        raise ConfigError(NO_PLAN_FILE, file=file, why=why(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(NO_PLAN_FILE, file=file, why=NO_TEXT) from error
+    except ConfigError as error:
+        raise ConfigError(NO_PLAN_FILE, file=file, why=error) from error
+    return title, Plan(steps, by="person")
 
 
 def exit_code(finished: RunFinished) -> int:
@@ -91,7 +117,7 @@ def exit_code(finished: RunFinished) -> int:
 
 
 async def _until_done_or_interrupted(
-    agent: Agent, task: str, session: str, show: Callable[[Event], None]
+    agent: Agent, run: Callable[..., Awaitable[RunFinished]], show: Callable[[Event], None]
 ) -> RunFinished | None:
     """The end of the run, or None where a signal came first, or the reader of our output went away:
     that interrupts the turn in order, a second signal at once."""
@@ -117,7 +143,7 @@ async def _until_done_or_interrupted(
             group.start_soon(watch, turn)
             try:
                 async with agent:
-                    finished = await agent.run(task, session=session, on_event=show_while_somebody_reads)
+                    finished = await run(on_event=show_while_somebody_reads)
             except PerdureError as error:
                 failure = error
         group.cancel_scope.cancel()
