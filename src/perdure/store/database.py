@@ -150,8 +150,8 @@ def _look_at(path: Path) -> None:
     could write what its log still holds."""
     with suppress(OSError):  # what can't be seen is judged where it is opened
         if 0 < path.stat().st_size < LEAST_SIZE:
-            # SQLite takes one that is shorter than its header for a new one, and would write over it. It isn't
-            # read here: whoever closes a file gives up all locks that his process has on it (POSIX), and then
+            # SQLite takes one that is shorter than its header for a new one, and would write over it. It is
+            # not read here: who closes a file gives up all locks that his process has on it (POSIX), and then
             # another process takes itself for the last one, and deletes the log that is still written here.
             raise sqlite3.DatabaseError("file is not a database")
     # What can't be seen so, and a link that leads to itself, is judged when the file has been opened.
