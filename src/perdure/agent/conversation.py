@@ -144,11 +144,15 @@ class Conversation:
         events: list[NewEvent] = [] if recalled is None else [("recall", {"recalled": list(recalled)})]
         return self.add_all([(kind, message)], events)[0]
 
-    def used(self, purpose: str, usage: Usage) -> None:
-        """Journal what a call of a model took, and which prompt it was sent where that was the conversation's
-        own."""
+    def used(self, purpose: str, usage: Usage, cost: float | None = None) -> None:
+        """Journal what a call of a model took (``cost``: US dollars, where they are known), and which prompt
+        it was sent where that was the conversation's own."""
         own = {"model": self.model, "prompt": digest(self._memory)} if purpose == "think" else {}
-        self._record("usage", {"purpose": purpose, **asdict(usage), **own})
+        self._record("usage", {"purpose": purpose, "usage": asdict(usage), "cost": cost, **own})
+
+    def finished(self, status: str) -> None:
+        """Journal how a turn ended."""
+        self._record("turn.finished", {"status": status})
 
     def ask(
         self,

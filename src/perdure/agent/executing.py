@@ -10,22 +10,23 @@ from perdure.agent.conversation import Conversation
 from perdure.agent.plan import Planner
 from perdure.agent.planning import why_no_plan
 from perdure.agent.prompts import NO_PLAN, PLAN_LIMIT
+from perdure.agent.spending import Account, LimitReached, Price
 from perdure.agent.states import Carry, Draw, Finish, Next, Think
 from perdure.chat.events import Event, Notice, Planned, StateChanged
 from perdure.chat.language import Language, say
 from perdure.chat.plans import Plan
-from perdure.chat.tokens import Usage
-from perdure.models.client import Purpose
 
 
 @dataclass
 class Executing:
-    """The plan of one turn. ``tell`` gets events, ``used`` what each call of a model took."""
+    """The plan of one turn. ``tell`` gets events, the ``account`` what each call of a model took at the
+    ``price``."""
 
     planner: Planner
     conversation: Conversation
     tell: Callable[[Event], object]
-    used: Callable[[Purpose, Usage], None]
+    account: Account
+    price: Price
 
     def __post_init__(self) -> None:
         #: Calls of the model in the steps.
@@ -51,9 +52,10 @@ class Executing:
         """Have a plan made for the request, or another one for what is left of it. Where none comes, the
         request is worked on without one."""
         plan = self.conversation.plan if self._anew else None
-        drawn = await self.planner.draw(self.conversation, plan)
-        if drawn.usage.total:
-            self.used("plan", drawn.usage)
+        try:
+            drawn = await self.planner.draw(self.conversation, plan, self.account, self.price)
+        except LimitReached as reached:
+            return Finish("limit", plan.as_markdown(self._lang) if plan else "", reached.say(self._lang))
         if drawn.steps:
             plan = plan.with_rest(drawn.steps) if plan else Plan(tuple(drawn.steps), request=self.request)
             self._change(plan)

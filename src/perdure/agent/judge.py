@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Literal
@@ -20,6 +20,7 @@ import anyio
 from perdure.agent.answers import has_parts
 from perdure.agent.conversation import Conversation
 from perdure.agent.quoting import LEFT_OUT, MOST_TRIES, quoted, within
+from perdure.agent.spending import LIMIT, Account, LimitReached, Price, total
 from perdure.agent.truncation import cut_to
 from perdure.chat.events import Judged
 from perdure.chat.language import Language, say
@@ -117,7 +118,7 @@ class Judge:
     mode: Mode = "auto"
     rounds: int = 2
     seconds: float = 60.0
-    price: Callable[[Usage], float | None] = lambda usage: None
+    price: Price = lambda usage: None
 
     def wants(self, turn: Sequence[Entry]) -> bool:
         """Whether an answer to this turn, whose entries begin with its request, is judged."""
@@ -126,11 +127,18 @@ class Judge:
         used = {Kind.TOOL_CALL, Kind.PLAN}
         return has_parts(text_of(turn[0].message)) or any(each.kind in used for each in turn)
 
-    async def of(self, conversation: Conversation, turn: Sequence[Entry], answer: str, number: int) -> Judged:
-        """What comes of judging the answer to a turn, for the ``number``-th time. Raises nothing;
-        cancellation passes through."""
+    async def of(
+        self,
+        conversation: Conversation,
+        turn: Sequence[Entry],
+        answer: str,
+        number: int,
+        account: Account | None = None,
+    ) -> Judged:
+        """What comes of judging the answer to a turn, for the ``number``-th time; nothing where that would
+        pass a limit of the ``account``. Raises nothing; cancellation passes through."""
         began = time.monotonic()
-        judging = _Judging(self, conversation, turn, answer)
+        judging = _Judging(self, conversation, turn, answer, account or Account())
         with anyio.move_on_after(self.seconds) as limit:
             await judging.run()
         verdict = judging.verdict
@@ -144,18 +152,21 @@ class Judge:
             model=self.client.model,
             seconds=round(time.monotonic() - began, 3),
             usage=judging.usage,
-            cost=self.price(judging.usage),
+            cost=total(judging.costs),
         )
 
 
 class _Judging:
     """One verdict, asked for until a request fits."""
 
-    def __init__(self, by: Judge, conversation: Conversation, turn: Sequence[Entry], answer: str) -> None:
+    def __init__(
+        self, by: Judge, conversation: Conversation, turn: Sequence[Entry], answer: str, account: Account
+    ) -> None:
         self.by, self.conversation, self.turn, self.answer = by, conversation, turn, answer
+        self.account = account
         self.verdict: Verdict | None = None
         self.reason = ""
-        self.usage = Usage()
+        self.usage, self.costs = Usage(), list[float | None]()
 
     async def run(self) -> None:
         known = self.conversation.budget.window if self.by.own else self.by.client.context_window
@@ -167,6 +178,9 @@ class _Judging:
             except ContextOverflow as overflow:
                 self.reason = "overflow"
                 window = min(overflow.limit or window, window * 3 // 4)
+            except LimitReached:
+                self.reason = LIMIT
+                return
             except Exception as error:  # whatever its client does, the answer stands
                 self.reason = type(error).__name__
                 return
@@ -188,7 +202,9 @@ class _Judging:
             schema=SCHEMA,
             patient=False,
         )
-        reply = await complete(self.by.client, wish)
+        with self.account.asking(self.by.client, wish, self.by.price) as paid:
+            reply = await complete(self.by.client, wish)
+            self.costs.append(paid(reply))
         self.usage += reply.usage
         if reply.of_whole_prompt and cut_to(messages, reply.usage.prompt, counter):
             self.reason = "unread"

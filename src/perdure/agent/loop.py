@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -47,6 +47,7 @@ from perdure.agent.prompts import (
 )
 from perdure.agent.recalling import Excerpt, Recollection
 from perdure.agent.repeats import Repeats
+from perdure.agent.spending import Account, LimitReached, Price, Spending
 from perdure.agent.states import Act, Carry, Check, Draw, Finish, Limits, Next, Think
 from perdure.agent.summarizing import Summarizer
 from perdure.agent.thinking import Thinking
@@ -69,7 +70,7 @@ from perdure.chat.messages import Kind, text_of
 from perdure.chat.tokens import Usage
 from perdure.errors import PerdureError, PromptOverflow, StoreError, Words
 from perdure.memory.passages import RECALL
-from perdure.models.client import ModelClient, Purpose, Reply
+from perdure.models.client import ModelClient, Reply
 from perdure.tools.contract import Outcome
 
 #: Replies in a row that may be empty, cut in a call, or call only unknown tools: a model that
@@ -88,7 +89,8 @@ class Loop:
     and must not raise. ``summarizer`` writes the gist (without one, code does); ``background``: while the
     model works, for the next compaction; ``judge`` checks the answer (without one, no answer is looked at);
     ``recollection`` brings what is no longer in view, with ``recalls`` by itself as well; ``planner``: a plan
-    is made first and carried out."""
+    is made first and carried out; ``spending``: that of the run, which several loops may share; ``price``:
+    the model's, in US dollars of a usage."""
 
     model: ModelClient
     acting: Acting
@@ -102,12 +104,16 @@ class Loop:
     recalls: bool = True
     planner: Planner | None = None
     steps: int = 0
+    spending: Spending = field(default_factory=Spending)
+    price: Price = lambda usage: None
 
     def __post_init__(self) -> None:
+        self._account = Account(self.spending, self._used)
         self._executing = (
-            Executing(self.planner, self.conversation, self._tell, self._used) if self.planner else None
+            Executing(self.planner, self.conversation, self._tell, self._account, self.price)
+            if self.planner
+            else None
         )
-        self.usages: dict[Purpose, Usage] = {"think": Usage()}
         self._events = 0
         self._mistakes = 0
         self._repeats = Repeats()
@@ -156,7 +162,8 @@ class Loop:
                 self.summarizer,
                 self.background,
                 self._tell,
-                self._used,
+                self._account,
+                self.price,
                 beside,
             )
             end = await self._steps(begin)
@@ -240,7 +247,11 @@ class Loop:
         self.steps += 1
         if plan := self.conversation.plan:
             self.conversation.show_plan(shown(plan, self.conversation))
-        reply = self._with_written_calls(await self._thinking.reply())
+        try:
+            reply = self._with_written_calls(await self._thinking.reply())
+        except LimitReached as reached:
+            self.steps -= 1
+            return Finish("limit", self._answer, reached.say(self._lang), ends_run=True)
         for note in reply.notes:
             self._tell(Notice(code="reply.mended", text=note))
         if reply.calls:
@@ -282,10 +293,9 @@ class Loop:
             self._tell(Notice(code="answer.language", text=say(OTHER_LANGUAGE, self._lang)))
         if self.judge is None or not self.judge.wants(turn):
             return Finish("answered", answer)
-        judged = await self.judge.of(self.conversation, turn, answer, len(self._objected) + 1)
+        number = len(self._objected) + 1
+        judged = await self.judge.of(self.conversation, turn, answer, number, self._account)
         self.conversation.judged(judged)
-        if judged.usage.total:
-            self._used("judge", judged.usage)
         self._tell(judged)
         if judged.satisfied is None:
             return self._unjudged(answer, judged.reason)
@@ -342,11 +352,10 @@ class Loop:
             self._remind(REPEATED, code="repeated")
         return Think()
 
-    def _used(self, purpose: Purpose, usage: Usage) -> None:
-        self.usages[purpose] = self.usages.get(purpose, Usage()) + usage
+    def _used(self, purpose: str, usage: Usage, cost: float | None) -> None:
         with suppress(StoreError):  # what can't be written is told by the next message, which must be
-            self.conversation.used(purpose, usage)
-        self._tell(UsageReported(purpose=purpose, usage=usage))
+            self.conversation.used(purpose, usage, cost)
+        self._tell(UsageReported(purpose=purpose, usage=usage, cost=cost))
 
     def _mistaken(self, reason: Words, reminder: Words | None = None) -> Next:
         """The model made a mistake that it can mend, up to a point."""
@@ -388,13 +397,17 @@ class Loop:
             with suppress(StoreError):  # the answer is there; a plan that stands a little longer harms nobody
                 self.conversation.plan_is_over()
         self._tell(StateChanged(state=step.state, step=self.steps))
+        with suppress(StoreError):
+            self.conversation.finished(step.status)
         finished = RunFinished(
             status=step.status,
             answer=step.answer,
             reason=step.reason,
             error=step.error,
-            usage=sum(self.usages.values(), Usage()),
-            usage_by_purpose={str(purpose): usage for purpose, usage in self.usages.items()},
+            usage=self.spending.usage,
+            cost=self.spending.cost,
+            usage_by_purpose={"think": Usage(), **self.spending.usages},
+            cost_by_purpose={**self.spending.costs},
             session=self.conversation.session,
             steps=self.steps + (self._executing.steps if self._executing else 0),
             judged=step.judged,

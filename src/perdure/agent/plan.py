@@ -16,10 +16,10 @@ from typing import Protocol
 import anyio
 
 from perdure.agent.conversation import Conversation
-from perdure.agent.planning import Changed, Drawn, drawn
+from perdure.agent.planning import Drawn, drawn
 from perdure.agent.prompts import BROKEN_OFF, STEP_GOES_ON
+from perdure.agent.spending import Account, Price
 from perdure.agent.states import Finish
-from perdure.chat.calls import ToolSpec
 from perdure.chat.events import Event
 from perdure.chat.language import say
 from perdure.chat.messages import Entry, Kind, text_of
@@ -28,7 +28,6 @@ from perdure.chat.tokens import TokenCounter
 from perdure.errors import Words
 from perdure.memory.shortening import kept_within, shortened
 from perdure.models.client import ModelClient
-from perdure.tools.update_plan import UPDATE_PLAN
 
 #: Shares of a step's budget that its task may take: the person's request, the plan, and all results together.
 REQUEST_SHARE, PLAN_SHARE, RESULTS_SHARE = 6, 6, 5
@@ -70,6 +69,8 @@ class StepLoop(Protocol):
         ...
 
 
+#: Told of a plan whenever it changes.
+Changed = Callable[[Plan], None]
 #: Makes the loop of a step in a lane; its events are told to the second.
 OpenStep = Callable[[str, Callable[[Event], None]], StepLoop]
 
@@ -94,11 +95,13 @@ class Planner:
         as the one that the plan is for."""
         return self.given is not None or self.goes_on or task == _asked(plan, conversation)
 
-    async def draw(self, conversation: Conversation, plan: Plan | None) -> Drawn:
-        """Ask for a plan, or for what is left of one. Raises `EndpointError`."""
+    async def draw(
+        self, conversation: Conversation, plan: Plan | None, account: Account, price: Price
+    ) -> Drawn:
+        """Ask for a plan, or for what is left of one. Raises as `perdure.agent.planning.drawn`."""
         if self.small:
             return Drawn(reason="small")
-        return await drawn(self.client, conversation, step_tools(conversation.tools), plan)
+        return await drawn(self.client, conversation, plan, account, price)
 
     async def carry(
         self, conversation: Conversation, plan: Plan, changed: Changed, emit: Callable[[str, Event], None]
@@ -127,11 +130,6 @@ class OwnPlan:
             return
         asked = [entry.seq for entry in conversation.memory.anchored if entry.kind is Kind.USER]
         conversation.planned(Plan(tuple(steps), by="model", request=asked[0] if asked else 0))
-
-
-def step_tools(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-    """The tools that a step has: a plan within a plan would be one too many."""
-    return tuple(tool for tool in tools if tool.name != UPDATE_PLAN)
 
 
 def shown(plan: Plan, conversation: Conversation) -> str:

@@ -6,20 +6,20 @@ calls none. A reply that is no plan costs nothing but itself: the request is wor
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.agent.conversation import Conversation
 from perdure.agent.quoting import LEFT_OUT, marked, quoted, within
+from perdure.agent.spending import Account, Price
 from perdure.chat.calls import ToolSpec
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, Kind, Message, without_thoughts
 from perdure.chat.plans import MOST_STEPS, Plan, Step, steps_in
-from perdure.chat.tokens import Usage
 from perdure.errors import Words
 from perdure.models.client import ModelClient, ModelRequest, complete
+from perdure.tools.update_plan import UPDATE_PLAN
 
 #: Share of the window that a plan may take, and tokens of it at most: a model that thinks before it writes
 #: needs more than the plan itself.
@@ -96,25 +96,26 @@ NO_PLAN: Mapping[str, Words] = {
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What came of asking for a plan: its steps, or none and ``reason``, a code of `NO_PLAN`. ``seconds``
-    it took."""
+    """What came of asking for a plan: its steps, or none and ``reason``, a code of `NO_PLAN`."""
 
     steps: Sequence[Step] = ()
     reason: str = ""
-    usage: Usage = field(default_factory=Usage)
-    seconds: float = 0.0
 
 
 async def drawn(
-    client: ModelClient, conversation: Conversation, tools: Sequence[ToolSpec], plan: Plan | None
+    client: ModelClient,
+    conversation: Conversation,
+    plan: Plan | None,
+    account: Account,
+    price: Price,
 ) -> Drawn:
-    """Ask for the steps of a plan; with ``plan``, of what is left of it. Raises `EndpointError`."""
-    began = time.monotonic()
+    """Ask for the steps of a plan; with ``plan``, of what is left of it. Raises `EndpointError`, and
+    `LimitReached` where that would pass a limit of the ``account``."""
     window = conversation.budget.window
     output = min(window // OUTPUT_SHARE, MOST_OUTPUT)
     # A margin, as for any prompt: templates add tokens of their own.
     room = int((window - output) * 15 // 16 / max(conversation.memory.scale, 1.0))
-    messages = request_for_plan(conversation, tools, plan, room)
+    messages = request_for_plan(conversation, plan, room)
     if messages is None:
         return Drawn(reason="room")
     wish = ModelRequest(
@@ -124,22 +125,22 @@ async def drawn(
         max_output_tokens=output,
         schema=SCHEMA,
     )
-    reply = await complete(client, wish)
+    with account.asking(client, wish, price) as paid:
+        reply = await complete(client, wish)
+        paid(reply)
     steps = () if reply.calls or reply.cut else steps_in(without_thoughts(reply.content))
     reason = "" if steps else "tool_call" if reply.calls else "cut" if reply.cut else "unreadable"
-    return Drawn(steps, reason, reply.usage, round(time.monotonic() - began, 3))
+    return Drawn(steps, reason)
 
 
-def request_for_plan(
-    conversation: Conversation, tools: Sequence[ToolSpec], plan: Plan | None, room: int
-) -> list[Message] | None:
+def request_for_plan(conversation: Conversation, plan: Plan | None, room: int) -> list[Message] | None:
     """What the planner is asked, in at most ``room`` tokens; None where not even the request fits."""
     memory, lang, counter = conversation.memory, conversation.lang, conversation.counter
     shown = [entry for entry in memory.entries if entry.kind is not Kind.PLAN]
 
     def told(entries: Sequence[Entry], left: int) -> list[Message]:
         parts = [
-            marked(TOOLS, "\n".join(_described(tools)), lang),
+            marked(TOOLS, "\n".join(_described(step_tools(conversation.tools))), lang),
             *([marked(NOTES, memory.notes, lang)] if memory.notes else []),
             *([say(LEFT_OUT, lang, left=left)] if left else []),
             *quoted(entries, lang),
@@ -161,11 +162,12 @@ def why_no_plan(code: str, lang: Language) -> str:
     return say(NO_PLAN.get(code, (code, code)), lang)
 
 
+def step_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """The tools that a step has: a plan within a plan would be one too many."""
+    return [tool for tool in tools if tool.name != UPDATE_PLAN]
+
+
 def _described(tools: Sequence[ToolSpec]) -> Iterator[str]:
     for tool in tools:
         first = tool.description.strip().partition("\n")[0]
         yield f"{tool.name}: {first[:DESCRIBED]}"
-
-
-#: Told of a plan whenever it changes.
-Changed = Callable[[Plan], None]

@@ -165,6 +165,7 @@ NO_SUMMARY: Mapping[str, Words] = {
     "longer": ("the reply was longer than what it stands for", "回复比它所概括的内容还长"),
     "stale": ("the window had changed meanwhile", "其间窗口已发生变化"),
     "timeout": ("its time was up", "已超时"),
+    "limit": ("it would have passed a limit of the run", "那会超出本次运行的上限"),
     "overflow": ("the request was too long for the model", "请求超出了模型的窗口"),
     "unread": ("the model read only a part of the request", "模型只读取了请求的一部分"),
     "room": ("no request fits the model's window", "没有请求能放进模型的窗口"),

@@ -8,12 +8,12 @@ stays pending for the next chance. A summariser that keeps failing is left alone
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import anyio
 
 from perdure.agent.conversation import Conversation
+from perdure.agent.spending import LIMIT, Account, LimitReached, Price, total
 from perdure.agent.truncation import cut_to
 from perdure.chat.events import Compacted
 from perdure.chat.tokens import Usage
@@ -42,7 +42,7 @@ class Summarized:
     refused: tuple[str, ...] = ()
     seconds: float = 0.0
     usage: Usage = field(default_factory=Usage)
-    cost: float | None = None
+    cost: float | None = 0.0
     resting: bool = False
 
 
@@ -55,7 +55,7 @@ class Summarizer:
     client: ModelClient
     own: bool = True
     seconds: float = 60.0
-    price: Callable[[Usage], float | None] = lambda usage: None
+    price: Price = lambda usage: None
     room: int | None = None
 
     def rests(self, conversation: Conversation) -> bool:
@@ -63,19 +63,22 @@ class Summarizer:
         rested = conversation.compactions_since_failure
         return conversation.failed_summaries >= FAILURES and rested <= REST
 
-    async def run(self, conversation: Conversation, *, later: bool = False) -> Summarized:
-        """Ask until nothing waits any more, or it fails. ``later``: the prompt stays as it is until the
-        next compaction. Raises only what the journal raises; cancellation passes through."""
+    async def run(
+        self, conversation: Conversation, *, later: bool = False, account: Account | None = None
+    ) -> Summarized:
+        """Ask until nothing waits any more, it fails, or a limit of the ``account`` is reached. ``later``:
+        the prompt stays as it is until the next compaction. Raises only what the journal raises; cancellation
+        passes through."""
         began = time.monotonic()
         done = Summarized(self.client.model)
         if self.rests(conversation):
             return replace(done, resting=True)
-        trying = _Trying(self, conversation, later=later)
+        trying = _Trying(self, conversation, account or Account(), later=later)
         with anyio.move_on_after(self.seconds) as limit:
             await trying.run()
         if limit.cancelled_caught:
             trying.refused.append("timeout")
-        if trying.refused and not trying.taken:
+        if trying.refused and not trying.taken and trying.refused[-1] != LIMIT:
             conversation.summary_failed(trying.refused[-1], {"model": self.client.model})
         return replace(
             done,
@@ -83,7 +86,7 @@ class Summarizer:
             refused=tuple(trying.refused),
             seconds=round(time.monotonic() - began, 3),
             usage=trying.usage,
-            cost=self.price(trying.usage),
+            cost=total(trying.costs),
         )
 
 
@@ -93,14 +96,15 @@ async def compacted(
     *,
     force: bool = False,
     made: tuple[int, Trimmed] | None = None,
+    account: Account | None = None,
 ) -> Compacted | None:
     """Trim, which is certain, then summarise, which is best effort; None where nothing had to be done.
     ``force``: down to the low water mark, or at least a summary of what waits for one; ``made``: tokens
-    before a trim that has happened already, and what it did."""
+    before a trim that has happened already, and what it did; ``account``: of the run that it belongs to."""
     before, trimmed = made or (conversation.tokens, conversation.compact(force=force))
     if trimmed is None and not (force and summarizer and conversation.memory.record.pending):
         return None
-    written = await summarizer.run(conversation) if summarizer else Summarized("")
+    written = await summarizer.run(conversation, account=account) if summarizer else Summarized("")
     if trimmed is None and not written.taken:
         return None
     record = conversation.memory.record
@@ -123,12 +127,13 @@ async def compacted(
 class _Trying:
     """One series of requests."""
 
-    def __init__(self, by: Summarizer, conversation: Conversation, *, later: bool) -> None:
-        self.by, self.conversation = by, conversation
+    def __init__(self, by: Summarizer, conversation: Conversation, account: Account, *, later: bool) -> None:
+        self.by, self.conversation, self.account = by, conversation, account
         self.cached, self.later = by.own and conversation.caches, later
         known = (by.room, None if by.own else by.client.context_window)
         self.room = min((each for each in known if each), default=None)
-        self.taken, self.refused, self.usage = 0, list[str](), Usage()
+        self.taken, self.refused = 0, list[str]()
+        self.usage, self.costs = Usage(), list[float | None]()
 
     async def run(self) -> None:
         request = self._next()
@@ -147,7 +152,7 @@ class _Trying:
             self.refused.append("overflow")
             return self._within((self.room or self.conversation.budget.window) // 2, request)
         except Exception as error:  # whatever its client does, the conversation goes on
-            self.refused.append(type(error).__name__)
+            self.refused.append(LIMIT if isinstance(error, LimitReached) else type(error).__name__)
             return None
         self.usage += reply.usage
         if room := self._cut_to(request, reply):
@@ -159,7 +164,7 @@ class _Trying:
             "model": reply.model or self.by.client.model,
             "seconds": round(time.monotonic() - began, 3),
             "usage": [reply.usage.prompt, reply.usage.completion, reply.usage.cached],
-            "cost": self.by.price(reply.usage),
+            "cost": self.costs[-1],
         }
         accepted = self.conversation.accept(
             reply.as_message(), request, cut=reply.cut, about=about, later=self.later
@@ -184,7 +189,10 @@ class _Trying:
             schema=request.schema,
             patient=False,
         )
-        return await complete(self.by.client, wish)
+        with self.account.asking(self.by.client, wish, self.by.price) as paid:
+            reply = await complete(self.by.client, wish)
+            self.costs.append(paid(reply))
+        return reply
 
     def _cut_to(self, request: SummaryRequest, reply: Reply) -> int | None:
         if not reply.of_whole_prompt:

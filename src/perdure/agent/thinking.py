@@ -6,6 +6,7 @@ endpoint shows of its real window, by refusing a prompt or by reading only a par
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -24,21 +25,22 @@ from perdure.agent.prompts import (
     WINDOW_LEARNT,
     why_no_summary,
 )
+from perdure.agent.spending import LIMIT, Account, LimitReached, Price
 from perdure.agent.summarizing import FAILURES, REST, UNREAD, Summarizer, compacted
 from perdure.agent.truncation import cut_to
 from perdure.chat.events import ErrorRaised, Event, Notice, TextDelta
 from perdure.chat.language import Language, say
-from perdure.chat.tokens import Usage
 from perdure.errors import ContextOverflow, EndpointError, PerdureError, StoreError
 from perdure.memory.compactions import Trimmed
-from perdure.models.client import ModelClient, ModelRequest, Purpose, Reply, Retrying, Text
+from perdure.models.client import ModelClient, ModelRequest, Reply, Retrying, Text
 
 
 @dataclass
 class Thinking:
     """The model of a conversation. ``output_tokens``: of one reply at most; ``summarizer`` writes the gist
     (without one, code does), with ``background`` while the model works, for the next compaction. ``tell``
-    gets events, ``used`` what each call took; ``beside`` is where work beside the model's runs."""
+    gets events, ``account`` what each call took; ``price``: the model's, in US dollars of a usage; ``beside``
+    is where work beside the model's runs."""
 
     model: ModelClient
     conversation: Conversation
@@ -46,7 +48,8 @@ class Thinking:
     summarizer: Summarizer | None
     background: bool
     tell: Callable[[Event], object]
-    used: Callable[[Purpose, Usage], None]
+    account: Account
+    price: Price
     beside: TaskGroup
 
     def __post_init__(self) -> None:
@@ -59,7 +62,8 @@ class Thinking:
 
     async def reply(self) -> Reply:
         """The model's reply to a prompt that fits. An endpoint that says it doesn't, or that shows it
-        by reading only a part, teaches the real window; one more compaction, one more try."""
+        by reading only a part, teaches the real window; one more compaction, one more try. Raises
+        `LimitReached` where a prompt would pass one."""
         await self.compact()
         try:
             reply = await self._stream()
@@ -111,13 +115,18 @@ class Thinking:
         )
         try:
             return await self._streamed(request)
-        except PerdureError:
+        except (PerdureError, LimitReached):
             raise
         except Exception as error:  # a client may be anybody's, and the turn must end in order all the same
             why = f"{type(error).__name__}: {error}"
             raise EndpointError(say(CLIENT_FAILED, self._lang, why=why)) from error
 
     async def _streamed(self, request: ModelRequest) -> Reply:
+        counted = math.ceil(self._counted * max(self.conversation.memory.scale, 1.0))
+        with self.account.asking(self.model, request, self.price, counted) as paid:
+            return await self._heard_of(request, paid)
+
+    async def _heard_of(self, request: ModelRequest, paid: Callable[[Reply], object]) -> Reply:
         async with aclosing(self.model.stream(request)) as pieces:
             async for piece in pieces:
                 match piece:
@@ -131,7 +140,7 @@ class Thinking:
                         self.tell(Notice(code="retry", text=say(RETRYING, self._lang, why=why, wait=wait)))
                     case Reply():
                         # Here, so that a reply that is thrown away is paid for in the sum as well.
-                        self.used("think", piece.usage)
+                        paid(piece)
                         self.partial = ""
                         return piece
         raise AssertionError("it ended without a reply")
@@ -160,34 +169,34 @@ class Thinking:
         self.conversation.take_form(self.model.form)
         beside = self.summarizer if self.background else None
         made, self._made = self._made, None
-        event = await compacted(self.conversation, None if beside else self.summarizer, made=made)
+        event = await compacted(
+            self.conversation, None if beside else self.summarizer, made=made, account=self.account
+        )
         if event is None:
             return
         self.tell(event)
-        self._heard(event.usage, event.refused, taken=bool(event.model))
+        self._heard(event.refused, taken=bool(event.model))
         if beside and not self._summarizing:
             self.beside.start_soon(self._summarize_beside, beside)
 
     async def _summarize_beside(self, summarizer: Summarizer) -> None:
         self._summarizing = True
         try:
-            written = await summarizer.run(self.conversation, later=True)
-            self._heard(written.usage, written.refused, taken=bool(written.taken))
+            written = await summarizer.run(self.conversation, later=True, account=self.account)
+            self._heard(written.refused, taken=bool(written.taken))
         except PerdureError as error:
             self.tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
         finally:
             self._summarizing = False
 
-    def _heard(self, usage: Usage, refused: Sequence[str], *, taken: bool) -> None:
-        """Tell what the summaries cost, and what went wrong."""
-        if usage.total:
-            self.used("summarize", usage)
+    def _heard(self, refused: Sequence[str], *, taken: bool) -> None:
+        """Tell what went wrong with the summaries."""
         if UNREAD in refused:
             self.tell(Notice(code="summary.cut", text=say(SUMMARY_CUT, self._lang)))
         if refused and not taken:
             told = say(SUMMARY_FAILED, self._lang, why=why_no_summary(refused[-1], self._lang))
             self.tell(Notice(code="summary.failed", text=told))
-            if (failed := self.conversation.failed_summaries) % FAILURES == 0:
+            if refused[-1] != LIMIT and (failed := self.conversation.failed_summaries) % FAILURES == 0:
                 told = say(SUMMARY_RESTS, self._lang, times=failed, rest=REST)
                 self.tell(Notice(code="summary.rests", text=told))
 

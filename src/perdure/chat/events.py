@@ -169,9 +169,12 @@ class Planned(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class UsageReported(Event):
+    """A call of a model is over. ``cost`` in US dollars, null where the price is unknown."""
+
     type = "usage"
     purpose: str
     usage: Usage
+    cost: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +196,7 @@ class ErrorRaised(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RunFinished(Event):
-    """The last event. ``cost`` is in US dollars, null where the price is unknown; ``error`` names
+    """The last event. ``cost`` is in US dollars, null where the price of a part is unknown; ``error`` names
     the type of the error that ended a failed run, where one did; ``judged`` is what the Judge said of the
     answer: `satisfied`, `unsatisfied`, `unjudged` (it failed), or empty where it wasn't asked."""
 
@@ -209,3 +212,4 @@ class RunFinished(Event):
     steps: int = 0
     seconds: float = 0.0
     usage_by_purpose: Mapping[str, Usage] = field(default_factory=dict)
+    cost_by_purpose: Mapping[str, float | None] = field(default_factory=dict)
