@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -42,6 +42,26 @@ NO_HTTP: Words = (
 ONE_OF: Words = ("{name} must be one of {known}, not {value!r}", "{name} 应为 {known} 之一，不能是 {value!r}")
 TEXT: Words = ("{name} must be a text, not {value!r}", "{name} 应为文本，不能是 {value!r}")
 WHOLE: Words = ("{name} must be a whole number, not {value!r}", "{name} 应为整数，不能是 {value!r}")
+ABOVE_NOTHING: Words = (
+    "{name} must be more than 0 US dollars, not {value}",
+    "{name} 应为大于 0 的美元数，不能是 {value}",
+)
+DOLLARS: Words = (
+    "{name} must be a number of US dollars, not {value!r}",
+    "{name} 应为美元数，不能是 {value!r}",
+)
+NO_PRICES: Words = (
+    'prices must be tables, [prices."MODEL"] with input and output, not {value!r}',
+    'prices 应为表：[prices."模型"]，其中有 input 和 output；不能是 {value!r}',
+)
+PRICE: Words = (
+    "the price of {model}: {name} must be US dollars per million tokens, 0 or more, not {value!r}",
+    "{model} 的价格：{name} 应为每百万 token 的美元数，0 或更大；不能是 {value!r}",
+)
+PRICE_FIELDS: Words = (
+    "the price of {model} has input, output and perhaps cached, not {names}",
+    "{model} 的价格由 input、output 以及可选的 cached 组成，不能是 {names}",
+)
 SECONDS: Words = ("{name} must be a number of seconds, not {value!r}", "{name} 应为秒数，不能是 {value!r}")
 TRUTH: Words = (
     "{name} must be true or false, not {value!r}",
@@ -73,7 +93,9 @@ NO_KEY: Words = (
 )
 
 #: Settings that a workspace's own file may not make: they would act or speak for the person.
-ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "yes_small", "store", "memory", "embedder"})
+ONLY_FROM_THE_PERSON = frozenset({"api_key", "yes", "yes_small", "store", "memory", "embedder", "prices"})
+#: Limits of what is spent: a workspace's own file may lower the person's, and not raise them.
+ONLY_LOWERED = ("max_tokens", "max_cost")
 
 
 class Secret(str):
@@ -81,6 +103,16 @@ class Secret(str):
 
     def __repr__(self) -> str:
         return "Secret('***')" if self else "Secret('')"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """US dollars per million tokens; ``cached``: of those of a prompt that came from a cache, where they cost
+    otherwise than the rest of it."""
+
+    input: float
+    output: float
+    cached: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +139,11 @@ class Settings:
     yes_small: bool = False
     max_steps: int = 50
     max_time: float | None = None
+    #: Of all requests of a run, prompts and replies together, and US dollars for them.
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    #: By the name of the model; they win over the table's.
+    prices: Mapping[str, ModelPrice] = field(default_factory=dict)
     connect_timeout: float = 10.0
     idle_timeout: float = 120.0
     replay_reasoning: bool = False
@@ -130,7 +167,7 @@ class Settings:
     embedder: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("context_window", "max_output_tokens", "max_steps", "parallel"):
+        for name in ("context_window", "max_output_tokens", "max_steps", "max_tokens", "parallel"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(AT_LEAST_ONE, name=name, value=value)
@@ -138,6 +175,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(POSITIVE, name=name, value=value)
+        if self.max_cost is not None and not 0 < self.max_cost < float("inf"):
+            raise ConfigError(ABOVE_NOTHING, name="max_cost", value=self.max_cost)
         if self.judge_rounds < 0:
             raise ConfigError(NOT_NEGATIVE, name="judge_rounds", value=self.judge_rounds)
         if self.base_url is not None and not is_http(self.base_url):
@@ -182,7 +221,11 @@ def load(
     chosen: dict[str, Any] = {}
     if config_folder is not None:
         chosen |= _from_file(config_folder / "perdure.toml")
-    chosen |= _from_workspace(workspace / "perdure.toml")
+    theirs = _from_workspace(workspace / "perdure.toml")
+    for name in ONLY_LOWERED:
+        if name in theirs and name in chosen:
+            theirs[name] = min(_typed({name: each[name]})[name] for each in (theirs, chosen))
+    chosen |= theirs
     chosen |= _from_environment(environment)
     if unknown := flags.keys() - {each.name for each in fields(Settings)}:
         raise ConfigError(NO_SETTING, name=", ".join(sorted(unknown)))
@@ -256,11 +299,14 @@ def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
         "max_steps": _whole,
         "judge_rounds": _whole,
         "parallel": _whole,
-        "max_time": _seconds,
-        "connect_timeout": _seconds,
-        "idle_timeout": _seconds,
-        "summary_timeout": _seconds,
-        "judge_timeout": _seconds,
+        "max_tokens": _whole,
+        "max_time": _number(SECONDS),
+        "max_cost": _number(DOLLARS),
+        "prices": _prices,
+        "connect_timeout": _number(SECONDS),
+        "idle_timeout": _number(SECONDS),
+        "summary_timeout": _number(SECONDS),
+        "judge_timeout": _number(SECONDS),
         "quiet": _truth,
         "verbose": _truth,
         "yes": _truth,
@@ -296,13 +342,36 @@ def _whole(name: str, value: Any) -> int:
         raise ConfigError(WHOLE, name=name, value=value) from None
 
 
-def _seconds(name: str, value: Any) -> float:
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        return float(value)
-    except (TypeError, ValueError):
-        raise ConfigError(SECONDS, name=name, value=value) from None
+def _number(words: Words) -> Callable[[str, Any], float]:
+    def read(name: str, value: Any) -> float:
+        try:
+            if isinstance(value, bool):
+                raise ValueError
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ConfigError(words, name=name, value=value) from None
+
+    return read
+
+
+def _prices(name: str, value: Any) -> dict[str, ModelPrice]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(NO_PRICES, value=value)
+    return {str(model).strip(): _price(str(model), given) for model, given in value.items()}
+
+
+def _price(model: str, given: Any) -> ModelPrice:
+    if isinstance(given, ModelPrice):
+        given = {name: dollars for name, dollars in asdict(given).items() if dollars is not None}
+    if not isinstance(given, Mapping):
+        raise ConfigError(NO_PRICES, value=given)
+    if not {"input", "output"} <= given.keys() <= {"input", "output", "cached"}:
+        raise ConfigError(PRICE_FIELDS, model=model, names=", ".join(map(str, given)) or "{}")
+    for name, dollars in given.items():
+        is_number = isinstance(dollars, int | float) and not isinstance(dollars, bool)
+        if not is_number or not 0 <= dollars < float("inf"):
+            raise ConfigError(PRICE, model=model, name=name, value=dollars)
+    return ModelPrice(**given)
 
 
 def _truth(name: str, value: Any) -> bool:

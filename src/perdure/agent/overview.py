@@ -7,13 +7,14 @@ session says which window it was opened with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from perdure.agent.conversation import Conversation
+from perdure.agent.spending import Spending
 from perdure.chat.estimate import estimated_tokens
 from perdure.chat.messages import Entry
-from perdure.chat.tokens import ENCODINGS, TextCounter, TokenCounter, counter_for
+from perdure.chat.tokens import ENCODINGS, TextCounter, TokenCounter, Usage, counter_for
 from perdure.memory.budget import Budget
 from perdure.memory.gist import rendered
 from perdure.store.journal import Journal, Recorded
@@ -43,7 +44,9 @@ class PastCompaction:
 class Overview:
     """A session's window in tokens. ``parts``: what the next prompt consists of, by name; with ``free`` and
     the ``reserve`` (for the answer, and a margin) they make ``window``. ``left``: ranges of entries that
-    are no longer in the window; ``pending``: those of them that wait for a summary."""
+    are no longer in the window; ``pending``: those of them that wait for a summary. ``usage`` and ``cost``
+    (US dollars, None where a part isn't known) are those of the whole session, turns that were taken back
+    too."""
 
     session: str
     model: str
@@ -58,6 +61,10 @@ class Overview:
     gist: str
     notes: str
     compactions: Sequence[PastCompaction]
+    usage: Usage = Usage()
+    cost: float | None = 0.0
+    usage_by_purpose: Mapping[str, Usage] = field(default_factory=dict)
+    cost_by_purpose: Mapping[str, float | None] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,8 +74,13 @@ def overview(journal: Journal, session: str) -> Overview:
     """The overview of a session as it was opened last. Raises `SessionUnknown` where it doesn't exist."""
     opened: Mapping[str, Any] = {}
     compactions: list[PastCompaction] = []
-    for record in journal.records(session, ""):
+    usages: list[Mapping[str, Any]] = []
+    for record in journal.records(session):
         if not isinstance(record, Recorded):
+            continue
+        if record.type == "usage":
+            usages.append(record.body)
+        if record.lane:
             continue
         if record.type == "session.opened":
             opened = record.body
@@ -94,6 +106,7 @@ def overview(journal: Journal, session: str) -> Overview:
         parts[entry.kind.value] = parts.get(entry.kind.value, 0) + entry.tokens
     window = conversation.budget.window
     reserve = window - conversation.budget.tokens
+    spending = Spending.recorded(usages)
     return Overview(
         session=session,
         model=conversation.model,
@@ -108,6 +121,10 @@ def overview(journal: Journal, session: str) -> Overview:
         gist=gist,
         notes=memory.notes,
         compactions=compactions,
+        usage=spending.usage,
+        cost=spending.cost,
+        usage_by_purpose=spending.usages,
+        cost_by_purpose=spending.costs,
     )
 
 

@@ -108,6 +108,8 @@ GO_ON: Words = (
     "The output limit cut your answer. Go on exactly where it ended; repeat nothing and add no introduction.",
     "你的回答被输出上限截断了。请从截断处接着写，不要重复，也不要加引言。",
 )
+#: The person's own words, where they only say that it should go on.
+GO_ON_WITH_REQUEST: Words = ("Go on with the last request.", "请继续完成上一个请求。")
 WRITTEN_CALL: Words = (
     "Your reply was a tool call written as text, which does nothing. Make the call itself, or answer.",
     "你的回复是写成文本的工具调用，不会被执行。请真正调用工具，或直接回答。",

@@ -18,8 +18,9 @@ import anyio
 import anyio.to_thread
 
 from perdure.app.opening import built_in_tools, config_folder, new_session_name, open_model
+from perdure.app.pricing import price_of, spending_of
 from perdure.app.sessions import Sessions, checked_name
-from perdure.config import Settings, load
+from perdure.config import Judging, Settings, load
 from perdure.errors import ConfigError, PerdureError, Words
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from perdure.agent.overview import Overview
     from perdure.agent.plan import OpenStep, OwnPlan, Planner
     from perdure.agent.recalling import Recaller, Recollection
+    from perdure.agent.spending import Spending
     from perdure.agent.summarizing import Summarizer
     from perdure.chat.calls import ToolCall, ToolSpec
     from perdure.chat.events import Compacted, Event, RunFinished
@@ -153,28 +155,30 @@ class Agent:
         if session is not None:
             checked_name(session)
         client = await self.client()
+        spending = self._spending(client)
         session = session or new_session_name()
         self._begin(session, task)
         recaller = self.sessions.recaller
         reach = Scope(session, self.settings.memory)
         async with self._having(session), beside(partial(embed_behind, recaller, reach)):
             wish = Wish(plan, only=plan_only, goes_on=goes_on)
-            loop = await self._loop(client, session, recaller, on_event or _nothing, wish)
+            loop = await self._loop(session, recaller, on_event or _nothing, wish, spending)
             return await loop.run(task)
 
     async def _loop(
         self,
-        client: ModelClient,
         session: str,
         recaller: Recaller | None,
         emit: Callable[[Event], None],
         wish: Wish,
+        spending: Spending,
     ) -> Loop:
         from perdure.agent.acting import Acting
         from perdure.agent.loop import Loop
         from perdure.agent.plan import OwnPlan
         from perdure.agent.states import Limits
 
+        client = await self.client()
         summarizer, judge = await self._summarizer(client), await self._judge(client)
         # One question at a time, whatever runs side by side.
         asking = anyio.Lock()
@@ -203,6 +207,8 @@ class Agent:
                 recollection=recollection,
                 recalls=self.settings.recall == "auto",
                 planner=None if lane else self._planner(client, conversation, opened, wish),
+                spending=spending,
+                price=partial(self._price, client.model),
             )
 
         return opened("", emit)
@@ -234,19 +240,23 @@ class Agent:
         """
         from perdure.agent.overview import last_opened
         from perdure.agent.plan import OwnPlan
+        from perdure.agent.spending import Account
         from perdure.agent.summarizing import compacted
 
         opened = last_opened(self.sessions.records(session))
         client = await self.client()
+        spending = self._spending(client)
         tools = self._registry(client, self._recollection(self.sessions.recaller), OwnPlan()).specs
         # Where nobody names another window, the session keeps its own, whatever model writes the gist.
         window = None if self.settings.context_window else opened.get("window")
         if preview:
             conversation = self._conversation(client, tools, session, window, looking=True)
-            return await compacted(conversation, await self._summarizer(client), force=True)
+            account = Account(spending, conversation.used)
+            return await compacted(conversation, await self._summarizer(client), force=True, account=account)
         async with self._having(session):
             conversation = self._conversation(client, tools, session, window)
-            return await compacted(conversation, await self._summarizer(client), force=True)
+            account = Account(spending, conversation.used)
+            return await compacted(conversation, await self._summarizer(client), force=True, account=account)
 
     async def undo_compaction(self, session: str) -> Sequence[int] | None:
         """Take a session's last compaction back: the numbers of the entries that stand in the window again,
@@ -362,7 +372,7 @@ class Agent:
         """Who checks answers; None where nobody does."""
         from perdure.agent.judge import Judge
 
-        mode = self.settings.judge or ("off" if getattr(client, "small", False) else "auto")
+        mode = self._judging(client)
         if mode == "off":
             return None
         judge = await self._other(self.settings.judge_model) or client
@@ -387,9 +397,20 @@ class Agent:
 
     def _price(self, model: str, usage: Usage) -> float | None:
         """US dollars of a usage; None where the price is unknown."""
-        from perdure.models.catalog import cost_of
+        own = self._given is None and self.settings.embedded
+        return price_of(self.settings, model, usage, own_machine=own)
 
-        return cost_of(model, usage, self.settings.base_url or "")
+    def _spending(self, client: ModelClient) -> Spending:
+        """What a run may spend. Raises `ConfigError` where a limit of money can't be kept."""
+        named = (
+            self.settings.summary_model if self._summarised(client) else None,
+            self.settings.judge_model if self._judging(client) != "off" else None,
+        )
+        models = (client.model, *(name for name in named if name))
+        return spending_of(self.settings, models, self._price, config_folder() / "perdure.toml")
+
+    def _judging(self, client: ModelClient) -> Judging:
+        return self.settings.judge or ("off" if getattr(client, "small", False) else "auto")
 
     def _summarised(self, client: ModelClient) -> bool:
         """A model writes the gist: any but one too small to be trusted with it, unless that is wished."""

@@ -1,23 +1,26 @@
-"""What is known of a model by its name: its tokenizer, what images cost it, its context window.
+"""What is known of a model by its name: its tokenizer, what images cost it, its context window, its prices.
 
 None where it isn't known, never a guess: a wrong tokenizer counts low without a word, while an
 unknown one is estimated high. Names come with a provider in front, a date, a size, a quantisation
 or a tag behind; families are told by the name's own part.
 
-Windows of hosted models are those of `genai-prices` (MIT, kept by the pydantic team; 0.15 s to
-import, so late and once). A model that somebody serves themselves has the window it is *served*
-with, which only its server knows. Ollama is the trap: unless told otherwise it serves 4,096 tokens,
-whatever the model could do, and cuts a longer prompt in silence. So a name in Ollama's style, or its
-port, means 4,096 here; `OLLAMA_CONTEXT_LENGTH` at the server and `--context-window` here raise it.
+Windows and prices of hosted models are those of `genai-prices` (MIT, kept by the pydantic team; 0.15 s to
+import, so late and once); of how long a model's answer may be it says nothing, so nothing is said here. A
+person's own prices, from their `perdure.toml`, win. A model that somebody serves themselves has the window
+it is *served* with, which only its server knows. Ollama is the trap: unless told otherwise it serves 4,096
+tokens, whatever the model could do, and cuts a longer prompt in silence. So a name in Ollama's style, or
+its port, means 4,096 here; `OLLAMA_CONTEXT_LENGTH` at the server and `--context-window` here raise it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from perdure.chat.images import Area, Dearest, ImageFormula, Patches, Tiles
 from perdure.chat.tokens import ScaledCounter, TokenCounter, Usage, counter_for
-from perdure.config import is_loopback
+from perdure.config import ModelPrice, is_loopback
 
 #: Tokens that Ollama serves where nobody set it, and the port it listens on.
 OLLAMA_WINDOW, OLLAMA_PORT = 4096, 11434
@@ -157,9 +160,13 @@ def window_of_model(model: str, base_url: str = "") -> int | None:
     return None
 
 
-def cost_of(model: str, usage: Usage, base_url: str = "") -> float | None:
-    """What a usage costs in US dollars, by the table's prices; None where they aren't known, and for a
-    server on this machine, which has none."""
+def cost_of(
+    model: str, usage: Usage, base_url: str = "", prices: Mapping[str, ModelPrice] = MappingProxyType({})
+) -> float | None:
+    """What a usage costs in US dollars, by the person's own ``prices``, else by the table's; None where they
+    aren't known, and for a server on this machine, of which the table knows none."""
+    if (own := prices.get(model.strip())) is not None:
+        return _by(own, usage)
     if base_url and is_loopback(base_url):
         return None
     from genai_prices import Usage as Priced
@@ -172,6 +179,14 @@ def cost_of(model: str, usage: Usage, base_url: str = "") -> float | None:
         except (LookupError, ValueError):
             continue
     return None
+
+
+def _by(price: ModelPrice, usage: Usage) -> float | None:
+    if usage.cached > usage.prompt:
+        return None
+    cached = price.input if price.cached is None else price.cached
+    dollars = (usage.prompt - usage.cached) * price.input + usage.cached * cached
+    return (dollars + usage.completion * price.output) / 1_000_000
 
 
 def _by_ollama(model: str, base_url: str) -> bool:

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from perdure.chat.messages import Entry, Kind, Message
+from perdure.chat.tokens import Usage
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
     """A session at a glance. ``entries`` is how many it holds; times are UTC, ISO 8601; ``turns`` those that
     stand, and ``request`` the beginning of the last one's; ``size`` in bytes of what is kept of it, the
-    archive not counted."""
+    archive not counted; ``usage`` and ``cost`` (US dollars, None where a part isn't known): of all models
+    that were asked in it, of a fork also what came before."""
 
     name: str
     created: str
@@ -27,6 +29,8 @@ class SessionSummary:
     size: int = 0
     request: str = ""
     workspace: str = ""
+    usage: Usage = Usage()
+    cost: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True)

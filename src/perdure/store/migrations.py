@@ -132,5 +132,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # In whose window a record stands: the conversation's own (empty), or that of a step of a plan.
         "ALTER TABLE record ADD COLUMN lane TEXT NOT NULL DEFAULT ''",
         "CREATE INDEX record_lane ON record (session, lane) WHERE lane != ''",
+        # A list of sessions sums up what each one used.
+        "CREATE INDEX record_usage ON record (session) WHERE type = 'usage'",
     ),
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.chat.encodings import sendable
 from perdure.chat.messages import Entry, Kind
+from perdure.chat.tokens import Usage
 from perdure.errors import SessionExists, SessionHeld, StoreError
 from perdure.store import forgetting, indexing, leases
 from perdure.store.database import Database, as_text, now, shown_request
@@ -27,6 +28,24 @@ RECORDS = (
 RECORDS_OF_CONVERSATION = RECORDS.replace("ORDER", "AND lane = '' ORDER")
 #: What it says twice lets SQLite use the index of lanes.
 RECORDS_OF_LANE = RECORDS.replace("ORDER", "AND lane != '' AND lane = :lane ORDER")
+#: What is known of each session at a glance, and the sums of what it used. In older records the numbers stand
+#: in the record itself, with the prompt's digest in its place.
+SUMMARIES = """
+    SELECT name, created, changed, entries, turns, size, request, workspace,
+        coalesce(prompt, 0), coalesce(completion, 0), coalesce(cached, 0),
+        CASE WHEN calls > priced THEN NULL ELSE round(coalesce(cost, 0.0), 12) END
+    FROM session LEFT JOIN (
+        SELECT session AS of, count(*) AS calls, count(json_extract(body, '$.cost')) AS priced,
+            total(json_extract(body, '$.cost')) AS cost,
+            sum(coalesce(json_extract(body, '$.usage.prompt'),
+                iif(json_type(body, '$.prompt') = 'integer', json_extract(body, '$.prompt'), 0))) AS prompt,
+            sum(coalesce(json_extract(body, '$.usage.completion'), json_extract(body, '$.completion'), 0))
+                AS completion,
+            sum(coalesce(json_extract(body, '$.usage.cached'), json_extract(body, '$.cached'), 0)) AS cached
+        FROM record WHERE type = 'usage' GROUP BY session
+    ) ON of = session.id
+    ORDER BY newest DESC
+"""
 
 
 class SqliteJournal:
@@ -226,11 +245,11 @@ class SqliteJournal:
 
     def sessions(self) -> list[SessionSummary]:
         with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT name, created, changed, entries, turns, size, request, workspace FROM session"
-                " ORDER BY newest DESC"
-            )
-            return [SessionSummary(*row) for row in rows]
+            rows = cursor.execute(SUMMARIES).fetchall()
+        return [
+            replace(SessionSummary(*glance), usage=Usage(prompt, completion, cached), cost=cost)
+            for *glance, prompt, completion, cached, cost in rows
+        ]
 
     def close(self) -> None:
         for session in tuple(self._held):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import anyio
 
 from perdure.agent.prompts import why_no_summary
+from perdure.agent.spending import dollars
 from perdure.app import Agent
 from perdure.chat.language import Language, say
 from perdure.errors import Words
@@ -69,6 +71,19 @@ REFUSED: Words = ("no summary came of it: {why}", "没有得到摘要：{why}")
 NOTHING_TO_UNDO: Words = ("there is no compaction to take back", "没有可撤销的压缩")
 BACK: Words = ("in the window again: {left}", "重新回到窗口：{left}")
 NO_ENTRIES: Words = ("no entries", "无")
+USED: Words = ("used in the whole session:", "整个会话的用量：")
+USED_FOR: Words = (
+    "  {purpose}  {prompt:>11,} + {completion:>9,} tokens ({cached:,} cached)  {cost}",
+    "  {purpose}  {prompt:>11,} + {completion:>9,} 个 token（其中缓存 {cached:,}）  {cost}",
+)
+#: What models were asked for; filled up so that the numbers stand below each other.
+PURPOSES: dict[str, Words] = {
+    "think": ("think    ", "思考"),
+    "summarize": ("summarize", "摘要"),
+    "judge": ("judge    ", "检查"),
+    "plan": ("plan     ", "计划"),
+    "all": ("all      ", "合计"),
+}
 #: Columns of the bar at most.
 WIDEST = 72
 
@@ -146,9 +161,23 @@ def _told(overview: Overview, lang: Language) -> list[str]:
     if overview.compactions:
         lines.append(say(COMPACTIONS, lang))
         lines += [_past(each, lang) for each in overview.compactions[-10:]]
+    lines += _used(overview, lang)
     if overview.gist:
         lines += ["", overview.gist]
     return lines
+
+
+def _used(overview: Overview, lang: Language) -> list[str]:
+    """What models took, by purpose, and the sum where it is another number."""
+    costs = overview.cost_by_purpose
+    rows = [(purpose, usage, costs[purpose]) for purpose, usage in overview.usage_by_purpose.items()]
+    if len(rows) > 1:
+        rows.append(("all", overview.usage, overview.cost))
+    lines = []
+    for purpose, usage, cost in rows:
+        name = say(PURPOSES.get(purpose, (purpose, purpose)), lang)
+        lines.append(say(USED_FOR, lang, purpose=name, **asdict(usage), cost=dollars(cost, lang)))
+    return [say(USED, lang), *lines] if lines else []
 
 
 def _bar(parts: dict[str, int], window: int) -> str:

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
+from perdure.agent.spending import dollars
 from perdure.chat.language import Language, say
 from perdure.errors import Words
 from perdure.faces.cli.terminal import one_line, printable, readable_size, short_folder
 from perdure.store.journal import SessionSummary
 
 LISTED: Words = (
-    "{name}  {changed}  {workspace}{turns} {turns:turn|turns}, {entries} {entries:entry|entries}, {size}",
-    "{name}  {changed}  {workspace}{turns} 个回合，{entries} 条记录，{size}",
+    "{name}  {changed}  {workspace}{turns} {turns:turn|turns}, {entries} {entries:entry|entries}, "
+    "{size}{used}",
+    "{name}  {changed}  {workspace}{turns} 个回合，{entries} 条记录，{size}{used}",
 )
+USED: Words = (", {tokens:,} tokens, {cost}", "，{tokens:,} 个 token，{cost}")
+USED_TOKENS: Words = (", {tokens:,} tokens", "，{tokens:,} 个 token")
 #: Columns to which a short name is filled up.
 NAME_COLUMNS = 28
 #: Characters of a request that are shown, and the columns with which it is still worth it.
@@ -23,25 +27,44 @@ REQUEST, FEWEST_COLUMNS = 60, 10
 
 def rows(every: Sequence[SessionSummary], lang: Language, width: int | None = None) -> list[str]:
     """A line for each, of at most ``width`` columns: first the request is cut, then it is left out, then the
-    folders are. Only a name that is too long for that gives a longer line, since it is there to be typed."""
+    folders are, then what was used. Only a name that is too long for that gives a longer line, since it is
+    there to be typed."""
     names = [printable(each.name) for each in every]
     folders = [short_folder(each.workspace) for each in every]
     name_columns = min(max(map(cell_len, names), default=0), NAME_COLUMNS)
     folder_columns = max(map(cell_len, folders), default=0)
     names = [set_cell_size(name, max(cell_len(name), name_columns)) for name in names]
     folders = [f"{set_cell_size(folder, folder_columns)}  " for folder in folders]
-    whole = [_row(*about, lang) for about in zip(every, names, folders, strict=True)]
+    used = [_used(each, lang) for each in every]
+    none = [""] * len(every)
+    forms = [
+        [_row(*about, lang) for about in zip(every, names, *shown, strict=True)]
+        for shown in ((folders, used), (none, used), (none, none))
+    ]
     # One column below the other: where a usual one has no room for its folder, none shows it.
-    usual = [line for name, line in zip(names, whole, strict=True) if cell_len(name) == name_columns]
-    least = max(map(cell_len, usual), default=0)
+    least = [
+        max(
+            [
+                cell_len(line)
+                for name, line in zip(names, form, strict=True)
+                if cell_len(name) == name_columns
+            ],
+            default=0,
+        )
+        for form in forms
+    ]
     shown = []
-    for each, name, line in zip(every, names, whole, strict=True):
-        is_narrow = width is not None and max(least, cell_len(line)) > width
-        shown.append(_with_request(_row(each, name, "", lang) if is_narrow else line, each.request, width))
+    for each, lines in zip(every, zip(*forms, strict=True), strict=True):
+        fitting = (
+            line
+            for line, columns in zip(lines, least, strict=True)
+            if width is None or max(columns, cell_len(line)) <= width
+        )
+        shown.append(_with_request(next(fitting, lines[-1]), each.request, width))
     return shown
 
 
-def _row(each: SessionSummary, name: str, folder: str, lang: Language) -> str:
+def _row(each: SessionSummary, name: str, folder: str, used: str, lang: Language) -> str:
     return say(
         LISTED,
         lang,
@@ -51,7 +74,15 @@ def _row(each: SessionSummary, name: str, folder: str, lang: Language) -> str:
         turns=each.turns,
         entries=each.entries,
         size=readable_size(each.size),
+        used=used,
     )
+
+
+def _used(each: SessionSummary, lang: Language) -> str:
+    if not each.usage.total:
+        return ""
+    cost = "" if each.cost is None else dollars(each.cost, lang)
+    return say(USED if cost else USED_TOKENS, lang, tokens=each.usage.total, cost=cost)
 
 
 def _with_request(line: str, request: str, width: int | None) -> str:

@@ -137,10 +137,13 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--continue",
         dest="goes_on",
         action="store_true",
-        help="go on with the session of this workspace that changed last",
+        help="go on with the session of this workspace that changed last; without a TASK, with what its last "
+        "turn left undone at a limit or an interruption",
     )
     parser.add_argument("--max-steps", metavar="N", help="end after N calls of the model (default 50)")
     parser.add_argument("--max-time", metavar="SECONDS", help="end after so many seconds")
+    parser.add_argument("--max-tokens", metavar="N", help="end before all requests together take more tokens")
+    parser.add_argument("--max-cost", metavar="USD", help="end before they cost more US dollars")
     parser.add_argument("--yes", action="store_true", default=None, help="approve what tools do, unasked")
     parser.add_argument(
         "--tool-calls",

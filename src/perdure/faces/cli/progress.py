@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from perdure.agent.spending import dollars
 from perdure.chat.events import (
     Compacted,
     ErrorRaised,
@@ -176,7 +177,8 @@ class Progress:
         if self.verbose:
             usage = event.usage
             tokens = f"{usage.prompt} + {usage.completion} tokens ({usage.cached} cached)"
-            self._say(f"  {event.steps} steps, {event.seconds:.1f} s, {tokens}", "dim")
+            cost = "" if event.cost is None else f", {dollars(event.cost, self._lang)}"
+            self._say(f"  {event.steps} steps, {event.seconds:.1f} s, {tokens}{cost}", "dim")
 
     def _text(self, event: TextDelta) -> None:
         if (event.reasoning and not self.verbose) or event.plan_step:

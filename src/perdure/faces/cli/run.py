@@ -31,6 +31,10 @@ NO_TASK: Words = (
     'no task: perdure run "TASK", or pipe it in',
     '没有任务：请用 perdure run "任务"，或通过管道输入',
 )
+NOTHING_LEFT: Words = (
+    'no task, and the last turn of {session} left nothing undone: perdure run "TASK", or pipe it in',
+    '没有任务，且 {session} 的上一回合没有未完成的内容：请用 perdure run "任务"，或通过管道输入',
+)
 EMPTY_TASK: Words = ("the task is empty", "任务为空")
 NONE_TO_GO_ON: Words = ("there is no session in {folder} to go on with", "{folder} 中没有可以继续的会话")
 NO_PLAN_FILE: Words = ("the plan in {file} cannot be read: {why}", "无法读取 {file} 中的计划：{why}")
@@ -50,6 +54,8 @@ SETTINGS = (
     "verbose",
     "max_steps",
     "max_time",
+    "max_tokens",
+    "max_cost",
     "yes",
     "tool_calls",
     "summary",
@@ -76,8 +82,10 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
 def run_task(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     title, plan = plan_from(arguments.plan_file) if arguments.plan_file else ("", None)
-    task = title if title and arguments.task is None else _task(arguments.task)
+    goes_on = arguments.goes_on or arguments.session is not None
+    told = title if title and arguments.task is None else _task(arguments.task, needed=not goes_on)
     session = _session(arguments, settings)
+    task = told or _resumed(session, settings)
     if arguments.session is None and not settings.quiet:
         print(f"session {session}", file=sys.stderr)
     lang = language_of(task) if settings.lang == "auto" else settings.lang
@@ -85,7 +93,8 @@ def run_task(arguments: argparse.Namespace) -> int:
     approve = AskAtTerminal(progress, lang) if can_ask() and not arguments.json else None
     show = _json_line if arguments.json else progress.show
     agent = Agent(settings, approve=approve)
-    turn = partial(agent.run, task, session=session, plan=plan, plan_only=arguments.plan_only)
+    wish = {"plan": plan, "plan_only": arguments.plan_only, "goes_on": not told}
+    turn = partial(agent.run, task, session=session, **wish)
     finished = anyio.run(_until_done_or_interrupted, agent, turn, show)
     if finished is None:
         return INTERRUPTED
@@ -164,14 +173,30 @@ def _session(arguments: argparse.Namespace, settings: Settings) -> str:
     return newest.name
 
 
-def _task(given: str | None) -> str:
-    """The task itself, or what stdin holds."""
+def _task(given: str | None, *, needed: bool) -> str | None:
+    """The task itself, or what stdin holds; None where there is none and none is ``needed``."""
     if given is None and sys.stdin.isatty():
-        raise ConfigError(NO_TASK)
+        if needed:
+            raise ConfigError(NO_TASK)
+        return None
     task = sys.stdin.buffer.read().decode("utf-8", "replace") if given in {None, "-"} else given
     if not task or not task.strip():
+        if given is None and not needed:
+            return None
         raise ConfigError(EMPTY_TASK)
     return task.strip()
+
+
+def _resumed(session: str, settings: Settings) -> str:
+    """What to do in a session that is to go on, where nothing is said: what its last turn left undone."""
+    from perdure.agent.resuming import request_to_go_on
+
+    with Sessions(settings) as sessions:
+        is_there = sessions.is_there and sessions.journal.exists(session)
+        request = request_to_go_on(sessions.records(session)) if is_there else None
+    if request is None:
+        raise ConfigError(NOTHING_LEFT if is_there else NO_TASK, session=session)
+    return request
 
 
 def _json_line(event: Event) -> None:
