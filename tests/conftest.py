@@ -19,8 +19,19 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"
 
 def pytest_configure() -> None:
     for name in list(os.environ):
-        if name.startswith(("OPENAI_", "PERDURE_")) or name.lower().endswith("_proxy"):
+        own = name.startswith(("OPENAI_", "PERDURE_"))
+        # A terminal that a test opens has a size of its own; readline leaves these to a worker.
+        if own or name.lower().endswith("_proxy") or name in {"COLUMNS", "LINES"}:
             del os.environ[name]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The embedded model is loaded once, by the one worker that runs its tests; two of them would
+    only keep each other from the cores that each needs."""
+    for item in items:
+        if item.get_closest_marker("embedded"):
+            item.add_marker(pytest.mark.xdist_group("embedded"))
 
 
 @pytest.fixture(autouse=True)

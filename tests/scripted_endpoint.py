@@ -72,10 +72,10 @@ class Answer:
 
 @dataclass
 class Raw:
-    """Network chunks as they are, each flushed alone. ``cut``: the connection breaks behind them;
-    ``pause``: seconds between them; ``stall``: seconds of silence behind them."""
+    """Network chunks as they are, each flushed alone, taken as they are sent. ``cut``: the connection
+    breaks behind them; ``pause``: seconds between them; ``stall``: seconds of silence behind them."""
 
-    chunks: Sequence[str | bytes]
+    chunks: Iterable[str | bytes]
     cut: bool = False
     pause: float = 0.0
     stall: float = 0.0

@@ -71,18 +71,31 @@ class Strict:
         return Conversation(journal, "s", COUNTER, BUDGET, (RECALL.spec,), model="gpt-4o", looking=True)
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the session stands that all tests begin with, once the first of them has made it."""
+    return tmp_path_factory.mktemp("prepared") / "first"
+
+
 @pytest.fixture
-async def strict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Strict:
+async def strict(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Strict:
+    """The session in a copy of the test's own."""
     monkeypatch.setenv("PERDURE_TOOLS", "recall")
-    folder = tmp_path / "first"
-    folder.mkdir()
-    strict = Strict(folder)
+    if not prepared.exists():
+        making = tmp_path / "making"
+        making.mkdir()
+        await make_session(Strict(making))
+        making.rename(prepared)
+    shutil.copytree(prepared, tmp_path / "first")
+    return Strict(tmp_path / "first")
+
+
+async def make_session(strict: Strict) -> None:
     facts = [
         f"The wombat Gregory, our mascot, lives in Delft at number {at}, in a red house." for at in range(9)
     ]
     work = [f"Now look at chapter {number} of the manual. " + "blah " * 90 for number in range(24)]
     await strict.turn(*facts, *work)
-    return strict
 
 
 def filled(tokens: int) -> str:

@@ -25,10 +25,9 @@ def test_the_model_lies_in_its_package() -> None:
     assert path.stat().st_size > 90_000_000
 
 
-def test_installing_what_is_installed_says_so_at_once() -> None:
-    began = time.monotonic()
-    assert "is installed" in install()
-    assert time.monotonic() - began < 2
+def test_installing_what_is_installed_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "RUNTIME", ("./no-such-folder-to-install",))
+    assert "is installed" in install(), "pip, which would fail, isn't asked"
 
 
 def test_without_the_package_the_error_says_what_to_run(tmp_path: Path) -> None:
