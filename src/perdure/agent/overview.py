@@ -45,8 +45,7 @@ class Overview:
     """A session's window in tokens. ``parts``: what the next prompt consists of, by name; with ``free`` and
     the ``reserve`` (for the answer, and a margin) they make ``window``. ``left``: ranges of entries that
     are no longer in the window; ``pending``: those of them that wait for a summary. ``usage`` and ``cost``
-    (US dollars, None where a part isn't known) are those of the whole session, turns that were taken back
-    too."""
+    (US dollars, None where a part isn't known): of the whole session, turns that were taken back too."""
 
     session: str
     model: str

@@ -18,8 +18,8 @@ from perdure.chat.tokens import Usage
 class SessionSummary:
     """A session at a glance. ``entries`` is how many it holds; times are UTC, ISO 8601; ``turns`` those that
     stand, and ``request`` the beginning of the last one's; ``size`` in bytes of what is kept of it, the
-    archive not counted; ``usage`` and ``cost`` (US dollars, None where a part isn't known): of all models
-    that were asked in it, of a fork also what came before."""
+    archive not counted; ``usage`` and ``cost`` (US dollars, None where a part isn't known): of all that
+    models were asked in it, of a fork also what came before."""
 
     name: str
     created: str

@@ -35,14 +35,18 @@ SUMMARIES = """
         coalesce(prompt, 0), coalesce(completion, 0), coalesce(cached, 0),
         CASE WHEN calls > priced THEN NULL ELSE round(coalesce(cost, 0.0), 12) END
     FROM session LEFT JOIN (
-        SELECT session AS of, count(*) AS calls, count(json_extract(body, '$.cost')) AS priced,
-            total(json_extract(body, '$.cost')) AS cost,
-            sum(coalesce(json_extract(body, '$.usage.prompt'),
-                iif(json_type(body, '$.prompt') = 'integer', json_extract(body, '$.prompt'), 0))) AS prompt,
-            sum(coalesce(json_extract(body, '$.usage.completion'), json_extract(body, '$.completion'), 0))
-                AS completion,
-            sum(coalesce(json_extract(body, '$.usage.cached'), json_extract(body, '$.cached'), 0)) AS cached
-        FROM record WHERE type = 'usage' GROUP BY session
+        SELECT of, count(*) AS calls, count(cost) AS priced, total(cost) AS cost,
+            sum(prompt) AS prompt, sum(completion) AS completion, sum(cached) AS cached
+        FROM (
+            SELECT session AS of, json_extract(body, '$.cost') AS cost,
+                coalesce(json_extract(body, '$.usage.prompt'),
+                    iif(json_type(body, '$.prompt') = 'integer', json_extract(body, '$.prompt'), 0)
+                ) AS prompt,
+                coalesce(json_extract(body, '$.usage.completion'),
+                    json_extract(body, '$.completion')) AS completion,
+                coalesce(json_extract(body, '$.usage.cached'), json_extract(body, '$.cached')) AS cached
+            FROM record WHERE type = 'usage'
+        ) GROUP BY of
     ) ON of = session.id
     ORDER BY newest DESC
 """

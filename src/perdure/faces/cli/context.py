@@ -82,7 +82,7 @@ PURPOSES: dict[str, Words] = {
     "summarize": ("summarize", "摘要"),
     "judge": ("judge    ", "检查"),
     "plan": ("plan     ", "计划"),
-    "all": ("all      ", "合计"),
+    "all": ("in all   ", "合计"),
 }
 #: Columns of the bar at most.
 WIDEST = 72

@@ -6,9 +6,12 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from perdure.agent.spending import Spending, dollars
 from perdure.app import Sessions, new_session_name, path_of
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, Kind, text_of
@@ -57,6 +60,10 @@ KINDS: dict[Kind, Words] = {
     Kind.RECALL: ("recall", "召回"),
     Kind.PLAN: ("plan", "计划"),
 }
+USED: Words = (
+    "=== {prompt:,} + {completion:,} tokens, {cost}",
+    "=== {prompt:,} + {completion:,} 个 token，{cost}",
+)
 TAKEN_BACK: Words = ("taken back", "已撤销")
 NONE: Words = ("no sessions", "没有会话")
 NO_STORE: Words = ("no sessions: there is no store {path}", "没有会话：存储 {path} 不存在")
@@ -110,21 +117,32 @@ def list_sessions(arguments: argparse.Namespace) -> int:
 
 
 def show_session(arguments: argparse.Namespace) -> int:
-    """The messages of a session, in order, whole; or some of them."""
+    """The messages of a session, in order, whole, and what it used; or some of them."""
     settings = settings_from(arguments)
     lang = language_of_person(settings.lang)
     with Sessions(settings) as sessions:
         name = sessions.existing(arguments.name)
+        shown = None
         if arguments.entries is not None:
             first, last = span_of(arguments.entries, name, sessions.count(name))
-            undone = sessions.undone(name)
-            for entry in sessions.journal.entries(name, range(first, last + 1)):
-                _show(entry, as_json=arguments.json, undone=entry.seq in undone, lang=lang)
-            return 0
+            shown = range(first, last + 1)
         undone = sessions.undone(name)
+        used: list[Mapping[str, Any]] = []
+        writing: list[Mapping[str, Any]] = []
         for record in sessions.records(name):
             if isinstance(record, Entry):
-                _show(record, as_json=arguments.json, undone=record.seq in undone, lang=lang)
+                written = record.kind in {Kind.ASSISTANT, Kind.TOOL_CALL} and bool(writing)
+                taken = Spending.recorded(writing) if written else None
+                writing = [] if written else writing
+                if shown is None or record.seq in shown:
+                    _show(record, taken, as_json=arguments.json, undone=record.seq in undone, lang=lang)
+            elif record.type == "usage":
+                used.append(record.body)
+                writing += [record.body] if record.body.get("purpose") == "think" else []
+    if used and shown is None and not arguments.json:
+        whole = Spending.recorded(used)
+        cost = dollars(whole.cost, lang)
+        print(say(USED, lang, prompt=whole.usage.prompt, completion=whole.usage.completion, cost=cost))
     return 0
 
 
@@ -284,7 +302,8 @@ def verify_session(arguments: argparse.Namespace) -> int:
     return 1 if found.different else 0
 
 
-def _show(entry: Entry, *, as_json: bool, undone: bool, lang: Language) -> None:
+def _show(entry: Entry, taken: Spending | None, *, as_json: bool, undone: bool, lang: Language) -> None:
+    """An entry, and what the call took that it is of."""
     if as_json:
         json_line(
             {
@@ -293,6 +312,8 @@ def _show(entry: Entry, *, as_json: bool, undone: bool, lang: Language) -> None:
                 "time": entry.time,
                 "tokens": entry.tokens,
                 "undone": undone,
+                "usage": asdict(taken.usage) if taken else None,
+                "cost": taken.cost if taken else None,
                 "message": entry.message,
             }
         )
