@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure.config import Secret, Settings, is_loopback, load
+from perdure.config import ModelPrice, Secret, Settings, is_loopback, load
 from perdure.errors import ConfigError
 
 
@@ -62,6 +62,7 @@ def test_a_key_does_not_show_itself(folders: tuple[Path, Path]) -> None:
         'store = "x.db"',
         'memory = "all"',
         'embedder = "endpoint:m"',
+        "[prices.m]\ninput = 0\noutput = 0",
         'base_url = "https://evil.example/v1"',
     ],
 )
@@ -91,6 +92,24 @@ def test_a_checkouts_own_file_may_name_this_machine(folders: tuple[Path, Path]) 
         ("max_time = 'soon'", "seconds"),
         ("max_time = -1", "positive"),
         ("max_time = nan", "positive"),
+        ("max_tokens = 0", "at least 1"),
+        ("max_tokens = 1.5", "whole number"),
+        ("max_cost = 0", "more than 0 US dollars"),
+        ("max_cost = -1", "more than 0 US dollars"),
+        ("max_cost = nan", "more than 0 US dollars"),
+        ("max_cost = inf", "more than 0 US dollars"),
+        ("max_cost = '$1'", "number of US dollars"),
+        ("max_cost = true", "number of US dollars"),
+        ("prices = 5", "must be tables"),
+        ("[prices]\nm = 5", "must be tables"),
+        ("[prices.m]\ninput = 1", "has input, output and perhaps cached, not input"),
+        ("[prices.m]\ninput = 1\noutput = 2\ncache = 1", "input, output, cache"),
+        ("[prices.m]", "has input, output"),
+        ("[prices.m]\ninput = -1\noutput = 2", "0 or more, not -1"),
+        ("[prices.m]\ninput = 1\noutput = inf", "0 or more, not inf"),
+        ("[prices.m]\ninput = 1\noutput = 2\ncached = nan", "0 or more, not nan"),
+        ("[prices.m]\ninput = true\noutput = 2", "million tokens"),
+        ("[prices.m]\ninput = '1'\noutput = 2", "million tokens"),
         ("quiet = 'perhaps'", "true or false"),
         ("model = 5", "a text"),
         ("lang = 'fr'", "en, zh, auto"),
@@ -174,3 +193,24 @@ def test_who_writes_the_gist_is_left_open_until_somebody_says(folders: tuple[Pat
     assert (from_environment.summary, from_environment.summary_timeout) == ("code", 7.5)
     assert loaded(folders, environment, summary="sync", summary_model=" other ").summary_model == "other"
     assert loaded(folders, environment, summary="sync").summary == "sync"
+
+
+def test_prices_are_read_by_the_name_of_the_model(folders: tuple[Path, Path]) -> None:
+    text = '[prices."org/m:8b"]\ninput = 2\noutput = 0.5\n[prices.free]\ninput = 0\noutput = 0\ncached = 0'
+    (folders[0] / "perdure.toml").write_text(text)
+    assert loaded(folders).prices == {"org/m:8b": ModelPrice(2, 0.5), "free": ModelPrice(0, 0, 0)}
+    with pytest.raises(ConfigError, match="must be tables"):
+        loaded(folders, {"PERDURE_PRICES": "0"})
+
+
+@pytest.mark.parametrize(("own", "theirs", "kept"), [(1.0, 5.0, 1.0), (5.0, 1.0, 1.0), (None, 2.0, 2.0)])
+def test_a_checkouts_own_file_lowers_what_may_be_spent_and_never_raises_it(
+    folders: tuple[Path, Path], own: float | None, theirs: float, kept: float
+) -> None:
+    for folder, limit in zip(folders, (own, theirs), strict=True):
+        if limit is not None:
+            (folder / "perdure.toml").write_text(f"max_cost = {limit}\nmax_tokens = {limit * 100:.0f}")
+    settings = loaded(folders)
+    assert (settings.max_cost, settings.max_tokens) == (kept, kept * 100)
+    assert loaded(folders, {"PERDURE_MAX_COST": "9"}).max_cost == 9, "the person's own word"
+    assert loaded(folders, {"PERDURE_MAX_TOKENS": "9"}, max_tokens="11").max_tokens == 11

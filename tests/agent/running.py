@@ -10,6 +10,7 @@ from perdure.agent.acting import Acting
 from perdure.agent.conversation import Conversation
 from perdure.agent.judge import Judge
 from perdure.agent.loop import Loop
+from perdure.agent.spending import Price, Spending
 from perdure.agent.states import Limits
 from perdure.agent.summarizing import Summarizer
 from perdure.chat.calls import ToolCall
@@ -45,6 +46,8 @@ class Bench:
         summarizer: Summarizer | None = None,
         background: bool = False,
         judge: Judge | None = None,
+        spending: Spending | None = None,
+        price: Price = lambda usage: None,
     ) -> RunFinished:
         self.events = []
         journal = SqliteJournal(self.path)
@@ -75,6 +78,8 @@ class Bench:
                 summarizer,
                 background,
                 judge,
+                spending=spending or Spending(),
+                price=price,
             )
             return await loop.run(task)
         finally:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from perdure.chat.images import Area, Dearest, ImageFormula, Patches, Tiles
 from perdure.chat.tokens import ENCODINGS, Usage, counter_for
+from perdure.config import ModelPrice
 from perdure.models.catalog import (
     OLLAMA_WINDOW,
     bare_name,
@@ -288,3 +289,25 @@ def test_a_price_that_nobody_knows_is_none_and_not_nothing(model: str, base_url:
 
 def test_a_report_that_cannot_be_has_no_price() -> None:
     assert cost_of("gpt-4o", Usage(1000, 10, cached=2000)) is None, "more cached than there were"
+
+
+OWN = {"gpt-4o": ModelPrice(1, 2, 0.1), "my-own-model": ModelPrice(4, 8), "free": ModelPrice(0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("model", "usage", "dollars"),
+    [
+        ("gpt-4o", Usage(1_000_000, 0), 1.0),
+        ("gpt-4o", Usage(1_000_000, 500_000, cached=1_000_000), 0.1 + 1.0),
+        ("my-own-model", Usage(1_000_000, 1_000_000, cached=400_000), 12.0),
+        ("free", Usage(1_000_000, 1_000_000), 0.0),
+        ("my-own-model", Usage(10, 0, cached=20), None),
+        ("other", Usage(10, 1), None),
+    ],
+)
+@pytest.mark.parametrize("base_url", ["", "http://127.0.0.1:4000/v1", "https://gateway.example.org/v1"])
+def test_a_persons_own_prices_win_wherever_the_model_runs(
+    model: str, usage: Usage, dollars: float | None, base_url: str
+) -> None:
+    cost = cost_of(model, usage, base_url, OWN)
+    assert cost == (dollars if dollars is None else pytest.approx(dollars))
