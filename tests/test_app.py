@@ -8,7 +8,10 @@ import pytest
 
 from perdure import Agent, PerdureError, Settings, tool
 from perdure.app import open_journal
+from perdure.app.pricing import price_of
 from perdure.chat.events import RunFinished
+from perdure.chat.tokens import Usage
+from perdure.config import ModelPrice
 from perdure.errors import ConfigError
 from perdure.models.client import ModelRequest
 from perdure.models.scripted import ScriptedModel
@@ -175,3 +178,26 @@ async def test_what_is_raised_while_a_stream_is_read_comes_out_as_it_is(tmp_path
             async with running.stream("hi") as events:
                 async for _ in events:
                     raise ValueError("mine")
+
+
+async def test_a_limit_of_money_needs_the_prices_of_all_who_are_asked(tmp_path: Path) -> None:
+    free = {"scripted": ModelPrice(0, 0)}
+    async with agent(tmp_path, ScriptedModel(["hello"]), max_cost=1.0) as running:
+        with pytest.raises(ConfigError, match=r'prices\."scripted"'):
+            await running.run("hi")
+    for setting in ("judge_model", "summary_model"):
+        named: dict[str, Any] = {setting: "dear", "prices": free}
+        async with agent(tmp_path, ScriptedModel(["hello"]), max_cost=1.0, **named) as running:
+            with pytest.raises(ConfigError, match=r'prices\."dear"'):
+                await running.run("hi")
+    async with agent(tmp_path, ScriptedModel(["hello"]), max_cost=1.0, prices=free) as running:
+        assert (await running.run("hi")).cost == 0.0
+
+
+def test_the_embedded_model_costs_nothing_and_a_server_on_this_machine_nobody_knows_what() -> None:
+    used = Usage(1000, 10)
+    assert price_of(Settings(), "smollm2-135m-instruct", used, own_machine=True) == 0.0
+    server = Settings(base_url="http://localhost:8000/v1")
+    assert price_of(server, "gpt-4o", used, own_machine=False) is None
+    own = Settings(base_url="http://localhost:8000/v1", prices={"gpt-4o": ModelPrice(1000, 0)})
+    assert price_of(own, "gpt-4o", used, own_machine=False) == 1.0
