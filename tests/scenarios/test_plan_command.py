@@ -383,3 +383,107 @@ def test_what_steps_said_is_kept_found_and_exported(tmp_path: Path) -> None:
     assert "Result of step 5" in text_of(
         next(each for each in entries if each.kind is Kind.PLAN and not each.lane).message
     )
+
+
+def test_a_session_with_steps_goes_through_export_and_import(tmp_path: Path) -> None:
+    meet = threading.Barrier(2)
+
+    def together(request: Request) -> Scripted | None:
+        last = request.messages[-1]
+        return Answer("found", meets=meet) if last["role"] == "tool" else None
+
+    model = Model(STEPS, {"2": together, "3": together})
+    with ScriptedEndpoint(model) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        command("run", "--plan", "--parallel", "2", "--yes", "--session", "s", *QUIET, TASK)
+        store = ("--store", "sessions.db")
+        command("sessions", "export", "s", "--output", "s.jsonl", *store)
+        brought = command("sessions", "import", "s.jsonl", "--session", "t", "--json", *store)
+        page = command("sessions", "export", "s", *store)
+        listed = command("sessions", "show", "t", *store)
+        again = command("run", "--session", "t", *QUIET, "And now?")
+        assert not endpoint.refusals
+    assert json.loads(brought.out)["repairs"] == []
+    journal = SqliteJournal(command.workspace / "sessions.db")
+    ours, theirs = (
+        [
+            (each.seq, each.kind, each.message, each.lane)
+            for each in journal.records(name)
+            if isinstance(each, Entry)
+        ]
+        for name in ("s", "t")
+    )
+    journal.close()
+    assert theirs[: len(ours)] == ours
+    assert "Assistant (step 3)" in page.out
+    assert "assistant (step 3)" in re.sub(r" 20\S+", "", listed.out)
+    assert again.code == 0
+
+
+def test_what_a_plan_quotes_is_forgotten_with_it(tmp_path: Path) -> None:
+    model = Model(STEPS)
+    with ScriptedEndpoint(model) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        command("run", "--plan", "--yes", "--session", "s", *QUIET, TASK)
+        gone = command("forget", "s", "--query", "R2", "--yes", "--store", "sessions.db")
+    assert gone.code == 0, gone.err
+    assert b"found R2" not in b"".join(each.read_bytes() for each in command.workspace.glob("sessions.db*"))
+
+
+def test_a_plan_that_met_its_limit_goes_on_without_a_word(tmp_path: Path) -> None:
+    model = Model(STEPS)
+    with ScriptedEndpoint(model) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        ran = command("run", "--plan", "--yes", "--max-tokens", "25000", "--json", *QUIET, TASK)
+        assert ran.code == 3, ran.err
+        finished = ran.of("run.finished")[0]
+        assert finished["status"] == "limit"
+        assert "25,000 tokens" in finished["reason"]
+        done = [step["id"] for step in ran.of("plan")[-1]["steps"] if step["status"] == "done"]
+        assert "1" in done
+        assert "5" not in done
+        asked = model.asked()
+        again = command("run", "--continue", "--yes", *QUIET)
+        assert not endpoint.refusals
+    assert (again.code, again.out) == (0, "The report is written.\n")
+    assert all(model.asked()[step] == asked[step] for step in done)
+    assert TASK in model.finals[0].messages[-1]["content"]
+
+
+def test_an_interrupted_step_goes_on(tmp_path: Path) -> None:
+    reached = threading.Event()
+
+    def slow(request: Request) -> Scripted | None:
+        if reached.is_set():
+            return None
+        reached.set()
+        return Answer("never heard", delay=30)
+
+    model = Model(STEPS, {"2": slow})
+    arguments = ("run", "--yes", "--session", "s", *QUIET)
+    with ScriptedEndpoint(model) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        running = command.start(*arguments, "--plan", TASK)
+        assert reached.wait(60)
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=30)
+        assert running.returncode == 130
+        assert status_of(command)["2"] == "running"
+        ran = command(*arguments)
+        assert not endpoint.refusals
+    assert (ran.code, ran.out) == (0, "The report is written.\n")
+    assert model.asked()["1"] == 2
+
+
+def test_another_request_leaves_a_plan_that_was_interrupted(tmp_path: Path) -> None:
+    model = Model(STEPS, {"2": lambda request: Plain(400, {"error": {"message": "no"}})})
+    with ScriptedEndpoint(model) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        assert command("run", "--plan", "--yes", "--session", "s", *QUIET, TASK).code == 1
+        asked = model.asked()
+        ran = command("run", "--session", "s", *QUIET, "What is left to do?")
+        assert not endpoint.refusals
+    assert ran.code == 0
+    assert model.asked() == asked
+    # It is in view, so that the model can say.
+    assert "- [~] 2. describe the service alpha" in json.dumps(model.finals[-1].messages)

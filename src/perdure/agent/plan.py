@@ -211,7 +211,7 @@ class _Carrying:
         if last.kind is Kind.ASSISTANT and not _is_broken_off(last, conversation):
             # It was done, and whoever worked on it was ended before the plan said so.
             return Finish("answered", text_of(last.message))
-        return await loop.work("", "", note=say(STEP_GOES_ON, conversation.lang))
+        return await loop.work("", "", note=say(STEP_GOES_ON, conversation.lang, id=step.id, what=step.what))
 
     def _task(self, step: Step, conversation: Conversation) -> str:
         budget, lang, counter = conversation.budget.tokens, conversation.lang, conversation.counter

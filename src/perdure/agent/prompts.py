@@ -123,9 +123,11 @@ WRITTEN_CALLS: Words = (
     "模型连续 {times} 次把工具调用写成了文本",
 )
 STEP_GOES_ON: Words = (
-    "The work on this step was interrupted and goes on now: what the calls above showed stands; of one whose "
-    "result is unknown, look what it has done before you repeat it. Finish the step and say its result.",
-    "这一步骤的工作曾被中断，现在继续：上面调用显示的结果仍然有效；结果未知的调用，先查明它做了什么，再决定是否重复。"
+    "The work on step {id} ({what}) was interrupted and goes on now: what the calls above showed stands; "
+    "of one whose result is unknown, look what it has done before you repeat it. Finish the step and say its "
+    "result.",
+    "步骤 {id}（{what}）的工作曾被中断，现在继续：上面调用显示的结果仍然有效；"
+    "结果未知的调用，先查明它做了什么，再决定是否重复。"
     "请完成这一步并说明结果。",
 )
 NO_PLAN: Words = ("no plan came of it ({why})", "未能得到计划（{why}）")

@@ -310,7 +310,7 @@ class Sessions:
         if self.journal.exists(checked_name(session)):
             raise SessionExists(name=session)
         mended, repairs = history.mended()
-        asked = next((text_of(message) for kind, message, _ in mended if kind is Kind.USER), "")
+        asked = next((text_of(message) for kind, message, *_ in mended if kind is Kind.USER), "")
         told = history.settings.get("lang")
         lang: Language = told if told in ("en", "zh") else language_of(asked)
         workspace = str(self.settings.workspace)
@@ -319,7 +319,7 @@ class Sessions:
         system = given if given and isinstance(given, str) else usual
         counter = counter_for(None)
         entries: list[NewEntry] = [
-            (kind, message, counter.message(message), time) for kind, message, time in mended
+            (kind, message, counter.message(message), time, lane) for kind, message, time, lane in mended
         ]
         about = {
             "form": history.form,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from perdure.chat.foreign_agents import (
@@ -60,8 +61,9 @@ class LeftOut:
 class History:
     """``form``: `perdure`, `chat`, `anthropic`, `responses`, `codex`, `claude-code` or `pi`. ``messages``
     as they were found, before any repair; ``kinds`` and ``times`` stand beside them, None and empty where
-    the file doesn't tell. ``settings``: those of our own export, and ``system`` where the file has a
-    system prompt; ``session``: the name in our own export; ``conversations``: how many stood in the file,
+    the file doesn't tell, and ``lanes``: in whose window each stood. ``settings``: those of our own export,
+    and ``system`` where the file has a system prompt; ``session``: the name in our own export;
+    ``conversations``: how many stood in the file,
     one after the other."""
 
     form: str
@@ -73,20 +75,27 @@ class History:
     left_out: Sequence[LeftOut] = ()
     session: str = ""
     conversations: int = 1
+    lanes: Sequence[str] = ()
 
-    def mended(self) -> tuple[list[tuple[Kind, Message, str]], list[Repair]]:
-        """The messages as a valid history (see `perdure.chat.repair.repair`), each with its kind and its
-        time; and what was repaired. A stand-in has the time of what comes before it."""
-        placed = [{**message, _PLACE: at} for at, message in enumerate(self.messages)]
-        messages, repairs = repair(placed)
-        mended: list[tuple[Kind, Message, str]] = []
-        time = ""
-        for message in messages:
-            at = message.pop(_PLACE, None)
-            kind = None if at is None else self.kinds[at]
-            time = time if at is None else self.times[at]
-            mended.append((_kind(kind, message), message, time))
-        return mended, repairs
+    def mended(self) -> tuple[list[tuple[Kind, Message, str, str]], list[Repair]]:
+        """The messages as a valid history (see `perdure.chat.repair.repair`), each with its kind, its time
+        and its lane; and what was repaired. A stand-in has the time of what comes before it, and stands
+        behind it. Each lane is a history of its own."""
+        lanes = self.lanes or [""] * len(self.messages)
+        mended: list[tuple[int, tuple[Kind, Message, str, str]]] = []
+        repairs: list[Repair] = []
+        for lane in dict.fromkeys(lanes):
+            of_lane = [at for at, each in enumerate(lanes) if each == lane]
+            messages, repaired = repair([{**self.messages[at], _PLACE: at} for at in of_lane])
+            places = [*of_lane, len(self.messages)]
+            repairs += [replace(each, at=places[min(each.at, len(of_lane))]) for each in repaired]
+            place, time = -1, ""
+            for message in messages:
+                at = message.pop(_PLACE, None)
+                kind = None if at is None else self.kinds[at]
+                place, time = (place, time) if at is None else (at, self.times[at])
+                mended.append((place, (_kind(kind, message), message, time, lane)))
+        return [each for _, each in sorted(mended, key=itemgetter(0))], sorted(repairs, key=attrgetter("at"))
 
 
 def read_history(data: bytes, name: str = "") -> History:
@@ -122,6 +131,7 @@ def read_history(data: bytes, name: str = "") -> History:
         messages=[each.message for each in reading.said],
         kinds=[each.kind for each in reading.said],
         times=[each.time for each in reading.said],
+        lanes=[each.lane for each in reading.said],
         damages=sorted(reading.damages, key=lambda damage: damage.line),
         settings=reading.settings,
         left_out=[LeftOut(words, count) for words, count in reading.left_out.items()],
@@ -177,7 +187,8 @@ def _read_own(reading: Reading, records: Sequence[Record]) -> None:
         if isinstance(record.get("message"), dict) and "entry" in record:
             message, time = record["message"], record.get("time")
             kept = time if isinstance(time, str) and utc(time) else ""
-            read = Said(message, _kind_named(record.get("kind")), kept)
+            lane = record.get("lane")
+            read = Said(message, _kind_named(record.get("kind")), kept, lane if isinstance(lane, str) else "")
             said.append((record["entry"], len(undone) - 1, read))
         elif record.get("event") == "turn.undone":
             undone[-1] += _ranges(record.get("body"))

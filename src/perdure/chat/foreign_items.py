@@ -48,11 +48,13 @@ _SECONDS = 1e11
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message as it was read, with its kind and its time (UTC, ISO 8601) where the file tells them."""
+    """A message as it was read, with its kind, its time (UTC, ISO 8601) and its lane where the file
+    tells them."""
 
     message: Message
     kind: Kind | None = None
     time: str = ""
+    lane: str = ""
 
 
 @dataclass

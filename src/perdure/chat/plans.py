@@ -185,6 +185,11 @@ def request_of(lane: str) -> int:
     return int(lane.partition("/")[0])
 
 
+def step_of(lane: str) -> str:
+    """The id of a lane's step."""
+    return lane.partition("/")[2]
+
+
 def read_plan(text: str) -> tuple[str, tuple[Step, ...]]:
     """A person's check list: its first heading (empty where it has none) and its steps. A step comes after
     the one before it, unless it says after which, or `(at any time)`. Raises `ConfigError`."""

@@ -57,6 +57,7 @@ def as_jsonl(
                     "kind": record.kind.value,
                     "time": record.time,
                     "tokens": record.tokens,
+                    **({"lane": record.lane} if record.lane else {}),
                     "message": record.message if raw else masked_message(record.message),
                 }
             )

@@ -12,6 +12,7 @@ from typing import Any
 from perdure.agent.undone import undone_entries
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, Kind, Message, text_of
+from perdure.chat.plans import step_of
 from perdure.chat.secrets import MARK, masked
 from perdure.errors import Words
 from perdure.faces.cli.terminal import one_line, printable
@@ -28,6 +29,7 @@ WHO: Mapping[Kind, Words] = {
     Kind.RECALL: ("Recalled", "召回的摘录"),
     Kind.PLAN: ("Plan", "计划"),
 }
+STEP: Words = ("step {step}", "步骤 {step}")
 TOOL: Words = ("a tool", "工具")
 TURN: Words = ("Turn {turn}", "第 {turn} 轮")
 COLON: Words = (": ", "：")
@@ -110,7 +112,7 @@ def shown(
         yield EntryShown(
             number=record.seq,
             kind=record.kind,
-            who=say(WHO[record.kind], lang, tool=tool),
+            who=_who(record, tool, lang),
             time=readable_time(record.time),
             tokens=record.tokens,
             text=printable(text_of(message)),
@@ -120,6 +122,12 @@ def shown(
             request=_title(request, raw) if request is not None else "",
             undone=record.seq in undone,
         )
+
+
+def _who(entry: Entry, tool: str, lang: Language) -> str:
+    """Who speaks, and in which step of a plan."""
+    who = say(WHO[entry.kind], lang, tool=tool)
+    return f"{who} ({say(STEP, lang, step=step_of(entry.lane))})" if entry.lane else who
 
 
 def _requests(records: Sequence[Entry | Recorded]) -> dict[int, Message]:

@@ -87,6 +87,7 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
     _change(cursor, since, "compaction", {"notes": None})
     _change(cursor, since, "usage", {"prompt": None})
     _change(cursor, since, "judge", {"missing": [], "contradicted": []})
+    _forget_results(cursor, since, numbers)
     summaries = cursor.execute(
         "DELETE FROM record WHERE session = ? AND id > ? AND type = 'summary' AND seq IS NULL", since
     ).rowcount
@@ -262,17 +263,29 @@ def _quotes(
 
 
 def _objections(cursor: sqlite3.Cursor, session: int, numbers: Collection[int]) -> set[int]:
-    """What a judge objected in the turns of these entries, behind them: it may quote them."""
+    """What a judge objected, and plans, in the turns of these entries, behind them: they may quote them."""
     rows = cursor.execute(
         "SELECT seq, (SELECT max(asked.seq) FROM record AS asked WHERE asked.session = record.session"
         " AND asked.seq < record.seq AND asked.type = ?) FROM record"
-        " WHERE session = ? AND type = ? AND seq > ?",
-        (Kind.USER.value, session, Kind.FEEDBACK.value, min(numbers, default=0)),
+        " WHERE session = ? AND type IN (?, ?) AND seq > ?",
+        (Kind.USER.value, session, Kind.FEEDBACK.value, Kind.PLAN.value, min(numbers, default=0)),
     ).fetchall()
     ordered = sorted(numbers)
     # The nearest entry before it is of its turn.
     nearest = ((seq, begun, bisect_left(ordered, seq) - 1) for seq, begun in rows)
     return {seq for seq, begun, at in nearest if at >= 0 and ordered[at] >= (begun or 0)}
+
+
+def _forget_results(cursor: sqlite3.Cursor, since: tuple[int, int], numbers: Collection[int]) -> None:
+    """Plans since then lose what came of their steps; those for a forgotten request, what they say."""
+    rows = cursor.execute(
+        "SELECT id, body FROM record WHERE session = ? AND id > ? AND type = 'plan' AND seq IS NULL", since
+    ).fetchall()
+    for id, body in rows:
+        plan = json.loads(body)
+        gone = {"result": "", "what": "…"} if plan["request"] in numbers else {"result": ""}
+        plan["steps"] = [{**step, **gone} for step in plan["steps"]]
+        cursor.execute("UPDATE record SET body = ? WHERE id = ?", (as_text(plan), id))
 
 
 def _named(cursor: sqlite3.Cursor, name: str) -> list[int]:

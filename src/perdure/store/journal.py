@@ -57,8 +57,8 @@ class Forgotten:
     lingers: bool = False
 
 
-#: What is about to be written: kind, message, tokens; where it comes from elsewhere, its time as well.
-NewEntry = tuple[Kind, Message, int] | tuple[Kind, Message, int, str]
+#: What is about to be written: kind, message, tokens; where it comes from elsewhere, its time and lane too.
+NewEntry = tuple[Kind, Message, int] | tuple[Kind, Message, int, str, str]
 #: An event that is about to be written: type and body.
 NewEvent = tuple[str, Mapping[str, Any]]
 #: What takes the place of an entry that is forgotten: message and tokens.

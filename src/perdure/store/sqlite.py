@@ -288,12 +288,13 @@ class SqliteJournal:
         last, indexed = cursor.execute(query, (id,)).fetchone()
         size = 0
         for seq, (kind, message, tokens, *given) in enumerate(entries, last + 1):
-            entry = Entry(seq, kind, message, tokens, str(given[0]) if given and given[0] else now(), lane)
+            time, stands_in = (str(given[0]) or now(), str(given[1])) if given else (now(), lane)
+            entry = Entry(seq, kind, message, tokens, time, stands_in)
             text = as_text(message)
             cursor.execute(
                 "INSERT INTO record (session, seq, after, type, body, tokens, time, lane)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (id, seq, seq - 1, kind.value, text, tokens, entry.time, lane),
+                (id, seq, seq - 1, kind.value, text, tokens, time, stands_in),
             )
             size += len(text)
             written.append(entry)

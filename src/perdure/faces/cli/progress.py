@@ -81,10 +81,13 @@ STEP_SHOWN, RESULT_SHOWN = 100, 100
 
 class Progress:
     """Shows events. ``quiet`` shows only what went wrong; ``verbose`` adds whole outputs, thoughts
-    and tokens."""
+    and tokens; ``plans``: plans are shown, since they aren't the answer."""
 
-    def __init__(self, *, quiet: bool = False, verbose: bool = False, lang: Language = "en") -> None:
+    def __init__(
+        self, *, quiet: bool = False, verbose: bool = False, lang: Language = "en", plans: bool = True
+    ) -> None:
         self.quiet = quiet
+        self.plans = plans
         self.verbose = verbose
         self.streams = sys.stdout.isatty()
         self._lang = lang
@@ -120,7 +123,7 @@ class Progress:
                 self._recalled(event)
             case Judged():
                 self._judged(event)
-            case Planned():
+            case Planned() if self.plans:
                 self._plan(event)
             case Notice():
                 self._say(f"{_in_step(event)}! {event.text}", "yellow")

@@ -89,7 +89,9 @@ def run_task(arguments: argparse.Namespace) -> int:
     if arguments.session is None and not settings.quiet:
         print(f"session {session}", file=sys.stderr)
     lang = language_of(task) if settings.lang == "auto" else settings.lang
-    progress = Progress(quiet=settings.quiet, verbose=settings.verbose, lang=lang)
+    progress = Progress(
+        quiet=settings.quiet, verbose=settings.verbose, lang=lang, plans=not arguments.plan_only
+    )
     approve = AskAtTerminal(progress, lang) if can_ask() and not arguments.json else None
     show = _json_line if arguments.json else progress.show
     agent = Agent(settings, approve=approve)

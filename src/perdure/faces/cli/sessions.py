@@ -15,6 +15,7 @@ from perdure.agent.spending import Spending, dollars
 from perdure.app import Sessions, new_session_name, path_of
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, Kind, text_of
+from perdure.chat.plans import step_of
 from perdure.errors import ConfigError, Words, why
 from perdure.faces.cli.asking import sure
 from perdure.faces.cli.elsewhere import EXCERPTS, LEFT, tell, tell_forgotten, tell_lingering
@@ -50,6 +51,7 @@ UNDONE: Words = (
 )
 WRITTEN: Words = ("written: {file}, {size}", "已写入：{file}，{size}")
 #: In English they are called as in the files.
+OF_STEP: Words = ("step {step}", "步骤 {step}")
 KINDS: dict[Kind, Words] = {
     Kind.USER: ("user", "用户"),
     Kind.ASSISTANT: ("assistant", "助手"),
@@ -312,6 +314,7 @@ def _show(entry: Entry, taken: Spending | None, *, as_json: bool, undone: bool, 
                 "time": entry.time,
                 "tokens": entry.tokens,
                 "undone": undone,
+                **({"lane": entry.lane} if entry.lane else {}),
                 "usage": asdict(taken.usage) if taken else None,
                 "cost": taken.cost if taken else None,
                 "message": entry.message,
@@ -319,6 +322,7 @@ def _show(entry: Entry, taken: Spending | None, *, as_json: bool, undone: bool, 
         )
         return
     mark = f" ({say(TAKEN_BACK, lang)})" if undone else ""
+    mark += f" ({say(OF_STEP, lang, step=step_of(entry.lane))})" if entry.lane else ""
     print(f"--- {entry.seq} {say(KINDS[entry.kind], lang)} {entry.time[:19]}{mark}")
     if text := text_of(entry.message):
         print(printable(text))
