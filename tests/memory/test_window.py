@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.counting import CharacterCounter, entries
-from memory.histories import assert_paired, histories, user
-from perdure.chat.messages import Kind, Message
+from memory.histories import assert_paired, histories, turns, user
+from perdure.chat.messages import Entry, Kind, Message, kind_of
 from perdure.memory.window import Compaction, Window
 
 COUNTER = CharacterCounter()
@@ -36,6 +36,42 @@ def test_a_compacted_window_fits_is_paired_and_holds_the_request(messages: list[
     assert window.tokens == sum(COUNTER.message(message) for message in window.messages()) <= room
     assert_paired(window.messages())
     assert request.seq in {entry.seq for entry in window.entries}
+
+
+@given(turns(), st.lists(turns(), max_size=3), st.data())
+def test_the_newest_plan_of_a_turn_is_whole_after_any_number_of_compactions(
+    turn: list[Message], before: list[list[Message]], data: st.DataObject
+) -> None:
+    """Also in the window of a step, whose task is a plan and which has no request."""
+    of_step = data.draw(st.booleans(), "of a step")
+    window = Window(COUNTER)
+    earlier = [] if of_step else [message for each in before for message in each]
+    task = "[the plan] " + "do it " * 20
+    told = [(kind_of(message), message) for message in (*earlier, *turn)]
+    if of_step:
+        told[0] = (Kind.PLAN, user(task))
+    else:
+        # A plan may change at any place where no call is open; older ones may go.
+        for change in ("[an older plan] " + "do that " * 20, task):
+            free = [
+                at
+                for at in range(len(earlier) + 1, len(told) + 1)
+                if at == len(told) or told[at][0] is not Kind.TOOL_RESULT
+            ]
+            at = data.draw(st.sampled_from(free), "place")
+            told = [*told[:at], *[(Kind.PLAN, user(change))], *told[at:]]
+        told = [*told, (Kind.PLAN, user(task))]
+    for seq, (kind, message) in enumerate(told, 1):
+        window.append(Entry(seq, kind, message, COUNTER.message(message)))
+        if kind is Kind.PLAN:
+            plan = seq
+        if compaction := planned(window, data.draw(st.integers(SMALLEST_ROOM, 5000), "room")):
+            window.apply(compaction)
+    if of_step:
+        plan = 1
+    (stands,) = [entry for entry in window.entries if entry.seq == plan]
+    assert stands.message == user(task)
+    assert_paired(window.messages())
 
 
 @given(histories, st.integers(SMALLEST_ROOM, 9000))

@@ -128,7 +128,8 @@ async def drawn(
     with account.asking(client, wish, price) as paid:
         reply = await complete(client, wish)
         paid(reply)
-    steps = () if reply.calls or reply.cut else steps_in(without_thoughts(reply.content))
+    done = [step.id for step in plan.steps if step.status == "done"] if plan else []
+    steps = () if reply.calls or reply.cut else steps_in(without_thoughts(reply.content), done)
     reason = "" if steps else "tool_call" if reply.calls else "cut" if reply.cut else "unreadable"
     return Drawn(steps, reason)
 

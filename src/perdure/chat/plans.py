@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -221,12 +221,12 @@ def read_plan(text: str) -> tuple[str, tuple[Step, ...]]:
     return title, tuple(steps)
 
 
-def steps_in(text: str) -> tuple[Step, ...]:
+def steps_in(text: str, known: Collection[str] = ()) -> tuple[Step, ...]:
     """The steps of a plan in what a model said: JSON in any of the usual forms, a check list, or a list; none
     where there are none. What doesn't hold together is mended: a step that waits for one that there isn't,
-    or in a circle, comes after the one before it."""
+    or in a circle, comes after the one before it. ``known``: ids of steps that there are besides."""
     for value in _values(text):
-        if told := steps_of(value):
+        if told := steps_of(value, known):
             return told
     found = [match for line in text.splitlines() if (match := _LINE.match(line))]
     if not found:
@@ -234,10 +234,10 @@ def steps_in(text: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     for match in found[:MOST_STEPS]:
         steps.append(_written(match, steps))
-    return _mended(steps)
+    return _mended(steps, known)
 
 
-def steps_of(value: Any) -> tuple[Step, ...]:
+def steps_of(value: Any, known: Collection[str] = ()) -> tuple[Step, ...]:
     """The steps in a value of JSON; none where there are none. Mended, as those of `steps_in`."""
     if isinstance(value, Mapping):
         value = next((value[name] for name in _LISTS if isinstance(value.get(name), list)), None)
@@ -259,15 +259,17 @@ def steps_of(value: Any) -> tuple[Step, ...]:
         status = _PROGRESS.get(str(said.get("status", "pending")).lower().replace("-", "_"), "pending")
         result = " ".join(str(said.get("result") or "").split())[:LONGEST_RESULT]
         steps.append(Step(id, " ".join(what.split())[:LONGEST_STEP], after, status, result))
-    return _mended(steps)
+    return _mended(steps, known)
 
 
-def _mended(steps: Sequence[Step]) -> tuple[Step, ...]:
+def _mended(steps: Sequence[Step], known: Collection[str]) -> tuple[Step, ...]:
     ids = [step.id for step in steps]
     if len(set(ids)) < len(ids):
         steps = [replace(step, id=str(at)) for at, step in enumerate(steps, 1)]
         ids = [step.id for step in steps]
-    steps = [replace(step, after=tuple(id for id in step.after if id in ids)) for step in steps]
+    steps = [
+        replace(step, after=tuple(id for id in step.after if id in ids or id in known)) for step in steps
+    ]
     if _waiting_for_each_other(steps):
         steps = [replace(step, after=(ids[at - 1],) if at else ()) for at, step in enumerate(steps)]
     return tuple(steps)
