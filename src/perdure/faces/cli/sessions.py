@@ -130,17 +130,18 @@ def show_session(arguments: argparse.Namespace) -> int:
             shown = range(first, last + 1)
         undone = sessions.undone(name)
         used: list[Mapping[str, Any]] = []
-        writing: list[Mapping[str, Any]] = []
+        #: What has been used since the last that a model wrote, in each window: they stand side by side.
+        writing: dict[str, list[Mapping[str, Any]]] = {}
         for record in sessions.records(name):
             if isinstance(record, Entry):
-                written = record.kind in {Kind.ASSISTANT, Kind.TOOL_CALL} and bool(writing)
-                taken = Spending.recorded(writing) if written else None
-                writing = [] if written else writing
+                written = record.kind in {Kind.ASSISTANT, Kind.TOOL_CALL} and record.lane in writing
+                taken = Spending.recorded(writing.pop(record.lane)) if written else None
                 if shown is None or record.seq in shown:
                     _show(record, taken, as_json=arguments.json, undone=record.seq in undone, lang=lang)
             elif record.type == "usage":
                 used.append(record.body)
-                writing += [record.body] if record.body.get("purpose") == "think" else []
+                if record.body.get("purpose") == "think":
+                    writing.setdefault(record.lane, []).append(record.body)
     if used and shown is None and not arguments.json:
         whole = Spending.recorded(used)
         cost = dollars(whole.cost, lang)
