@@ -485,5 +485,46 @@ def test_another_request_leaves_a_plan_that_was_interrupted(tmp_path: Path) -> N
         assert not endpoint.refusals
     assert ran.code == 0
     assert model.asked() == asked
-    # It is in view, so that the model can say.
+    # It is in view, so that the model can say, and it can still go on.
     assert "- [~] 2. describe the service alpha" in json.dumps(model.finals[-1].messages)
+    model.answers.clear()
+    with ScriptedEndpoint(model) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        ran = command("run", "--session", "s", "--yes", *QUIET)
+    assert (ran.code, ran.out) == (0, "The report is written.\n")
+    assert model.asked()["1"] == 2
+    assert set(status_of(command).values()) == {"done"}
+
+
+def test_a_plan_from_a_file_that_was_interrupted_goes_on_and_an_edited_one_begins_anew(
+    tmp_path: Path,
+) -> None:
+    broken = True
+
+    def fails(request: Request) -> Scripted | None:
+        return Plain(400, {"error": {"message": "no"}}) if broken else None
+
+    model = Model([], {"2": fails})
+    arguments = ("run", "--plan-file", "plan.md", "--yes", "--session", "s", *QUIET)
+    with ScriptedEndpoint(model) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        file = command.workspace / "plan.md"
+        file.write_text(f"# {TASK}\n\n- [ ] find the services\n- [ ] describe alpha\n")
+        assert command(*arguments).code == 1
+        broken = False
+        again = command(*arguments)
+        assert model.asked() == {"1": 2, "2": 3}
+        file.write_text(f"# {TASK}\n\n- [x] find the services\n- [ ] describe omega\n")
+        other = command(*arguments)
+    assert (again.code, other.code) == (0, 0)
+    assert model.asked() == {"1": 2, "2": 5}
+
+
+def test_what_was_done_is_told_where_the_time_is_up(tmp_path: Path) -> None:
+    model = Model(STEPS, {"2": lambda request: Answer("too late", delay=60)})
+    with ScriptedEndpoint(model) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        ran = command("run", "--plan", "--yes", "--max-time", "6", *QUIET, TASK)
+    assert ran.code == 3
+    assert "- [x] 1. find the two services" in ran.out
+    assert "- [~] 2. describe the service alpha" in ran.out

@@ -38,15 +38,22 @@ class Executing:
     def first(self, task: str, request: int) -> Next:
         """What comes after the request: a plan for it, or what is left of the one that was interrupted."""
         self.request = request
-        if self.planner.given is not None:
-            self._change(replace(self.planner.given, request=request))
-        plan = self.conversation.plan
-        if plan is None or plan.by == "model" or not self.planner.goes_on_with(plan, task, self.conversation):
+        plan, given = self.conversation.plan, self.planner.given
+        if given is not None and not (plan and self.planner.goes_on_with(plan, task, self.conversation)):
+            plan = replace(given, request=request)
+            self._change(plan)
+        if plan is None or not (given or self.planner.goes_on_with(plan, task, self.conversation)):
             return Draw()
         if plan.request != request:
             self.request = plan.request
             self.tell(planned(plan))
         return self._next_of(plan)
+
+    @property
+    def done(self) -> str:
+        """How far the plan is; empty where there is none."""
+        plan = self.conversation.plan
+        return plan.as_markdown(self._lang) if plan and plan.request == self.request else ""
 
     async def draw(self) -> Next:
         """Have a plan made for the request, or another one for what is left of it. Where none comes, the

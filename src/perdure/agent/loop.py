@@ -381,7 +381,16 @@ class Loop:
                 self.conversation.add(Kind.ASSISTANT, {"role": "assistant", "content": text})
         except PerdureError as error:
             self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
-        return Finish(status, self._answer, say(reason, self._lang, **facts))
+        done = self._executing.done if self._executing else ""
+        return Finish(status, self._answer or done, say(reason, self._lang, **facts))
+
+    @property
+    def _answers_plan(self) -> bool:
+        """What is answered is what the plan was for; one that was interrupted outlives other requests."""
+        plan = self.conversation.plan
+        if plan is None or (self.planner and self.planner.only):
+            return False
+        return plan.by == "model" or plan.request == self._request
 
     def _started(self, task: str) -> RunStarted:
         return RunStarted(
@@ -393,7 +402,7 @@ class Loop:
         )
 
     def _finished(self, step: Finish, began: float) -> RunFinished:
-        if step.status == "answered" and not (self.planner and self.planner.only):
+        if step.status == "answered" and self._answers_plan:
             with suppress(StoreError):  # the answer is there; a plan that stands a little longer harms nobody
                 self.conversation.plan_is_over()
         self._tell(StateChanged(state=step.state, step=self.steps))

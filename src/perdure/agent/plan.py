@@ -23,7 +23,7 @@ from perdure.agent.states import Finish
 from perdure.chat.events import Event
 from perdure.chat.language import say
 from perdure.chat.messages import Entry, Kind, text_of
-from perdure.chat.plans import LONGEST_RESULT, Plan, Step, lane_of
+from perdure.chat.plans import LONGEST_RESULT, Plan, Step, is_same_work, lane_of
 from perdure.chat.tokens import TokenCounter
 from perdure.errors import Words
 from perdure.memory.shortening import kept_within, shortened
@@ -92,8 +92,10 @@ class Planner:
 
     def goes_on_with(self, plan: Plan, task: str, conversation: Conversation) -> bool:
         """This plan, which was interrupted, is what the new request wants: it says nothing else, or the same
-        as the one that the plan is for."""
-        return self.given is not None or self.goes_on or task == _asked(plan, conversation)
+        as the one that the plan is for; where a plan is given, the same one."""
+        if plan.by == "model" or (self.given and not is_same_work(self.given, plan)):
+            return False
+        return self.goes_on or task == _asked(plan, conversation)
 
     async def draw(
         self, conversation: Conversation, plan: Plan | None, account: Account, price: Price

@@ -292,9 +292,10 @@ class Agent:
 
     @asynccontextmanager
     async def stream(
-        self, task: str, *, session: str | None = None
+        self, task: str, *, session: str | None = None, **wish: Any
     ) -> AsyncIterator[MemoryObjectReceiveStream[Event]]:
-        """The events of `run` as they happen; leaving the block interrupts the turn in order.
+        """The events of `run`, which gets the same ``wish`` of a plan, as they happen; leaving the block
+        interrupts the turn in order.
 
         async with agent.stream("...") as events:
             async for event in events:
@@ -312,7 +313,7 @@ class Agent:
         async def work() -> None:
             with send:
                 try:
-                    await self.run(task, session=session, on_event=tell)
+                    await self.run(task, session=session, on_event=tell, **wish)
                 except PerdureError as error:
                     failures.append(error)
 

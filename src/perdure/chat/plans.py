@@ -175,6 +175,12 @@ class Plan:
         return cls(steps, body["by"], body["request"], body["revision"])
 
 
+def is_same_work(plan: Plan, other: Plan) -> bool:
+    """They say the same of what is to be done, however far each is."""
+    mine, others = ([(step.id, step.what, step.after) for step in each.steps] for each in (plan, other))
+    return plan.by == other.by and mine == others[: len(mine)]
+
+
 def lane_of(plan: Plan, step: Step) -> str:
     """The lane of a step's entries in the journal: no other step of the session has its name."""
     return f"{plan.request}/{step.id}"
