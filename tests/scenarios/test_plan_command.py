@@ -485,6 +485,9 @@ def test_another_request_leaves_a_plan_that_was_interrupted(tmp_path: Path) -> N
         assert not endpoint.refusals
     assert ran.code == 0
     assert model.asked() == asked
+    seen = command("context", "s", "--store", "sessions.db")
+    assert "a plan that is not finished:" in seen.out
+    assert "[~] 2. describe the service alpha (after 1)" in seen.out
     # It is in view, so that the model can say, and it can still go on.
     assert "- [~] 2. describe the service alpha" in json.dumps(model.finals[-1].messages)
     model.answers.clear()

@@ -14,6 +14,7 @@ from perdure.agent.conversation import Conversation
 from perdure.agent.spending import Spending
 from perdure.chat.estimate import estimated_tokens
 from perdure.chat.messages import Entry
+from perdure.chat.plans import Step
 from perdure.chat.tokens import ENCODINGS, TextCounter, TokenCounter, Usage, counter_for
 from perdure.memory.budget import Budget
 from perdure.memory.gist import rendered
@@ -45,7 +46,8 @@ class Overview:
     """A session's window in tokens. ``parts``: what the next prompt consists of, by name; with ``free`` and
     the ``reserve`` (for the answer, and a margin) they make ``window``. ``left``: ranges of entries that
     are no longer in the window; ``pending``: those of them that wait for a summary. ``usage`` and ``cost``
-    (US dollars, None where a part isn't known): of the whole session, turns that were taken back too."""
+    (US dollars, None where a part isn't known): of the whole session, turns that were taken back too.
+    ``plan``: the steps of one that isn't over yet."""
 
     session: str
     model: str
@@ -61,6 +63,7 @@ class Overview:
     notes: str
     compactions: Sequence[PastCompaction]
     usage: Usage = Usage()
+    plan: Sequence[Step] = ()
     cost: float | None = 0.0
     usage_by_purpose: Mapping[str, Usage] = field(default_factory=dict)
     cost_by_purpose: Mapping[str, float | None] = field(default_factory=dict)
@@ -120,6 +123,7 @@ def overview(journal: Journal, session: str) -> Overview:
         gist=gist,
         notes=memory.notes,
         compactions=compactions,
+        plan=conversation.plan.steps if conversation.plan else (),
         usage=spending.usage,
         cost=spending.cost,
         usage_by_purpose=spending.usages,

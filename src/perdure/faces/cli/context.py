@@ -15,6 +15,7 @@ from perdure.agent.spending import dollars
 from perdure.app import Agent
 from perdure.chat.language import Language, say
 from perdure.errors import Words
+from perdure.faces.cli.progress import check_list
 from perdure.faces.cli.run import settings_from
 from perdure.faces.cli.spans import as_spans, in_spans
 from perdure.faces.cli.terminal import json_line, language_of_person, printable
@@ -71,6 +72,7 @@ REFUSED: Words = ("no summary came of it: {why}", "没有得到摘要：{why}")
 NOTHING_TO_UNDO: Words = ("there is no compaction to take back", "没有可撤销的压缩")
 BACK: Words = ("in the window again: {left}", "重新回到窗口：{left}")
 NO_ENTRIES: Words = ("no entries", "无")
+UNFINISHED: Words = ("a plan that is not finished:", "尚未完成的计划：")
 USED: Words = ("used in the whole session:", "整个会话的用量：")
 USED_FOR: Words = (
     "  {purpose}  {prompt:>11,} + {completion:>9,} tokens ({cached:,} cached)  {cost}",
@@ -100,6 +102,10 @@ def show_context(arguments: argparse.Namespace) -> int:
     lang = language_of_person(settings.lang)
     for line in _told(overview, lang):
         print(printable(line))
+    if overview.plan:
+        print(say(UNFINISHED, lang))
+        for line in check_list(overview.plan, lang):
+            print(printable(f"  {line}"))
     return 0
 
 
