@@ -89,7 +89,7 @@ def test_a_plan_is_made_carried_out_and_answered_from(tmp_path: Path) -> None:
     # A step sees the request, the plan, and the results of the steps that it comes after.
     fourth = next(request for step, request in model.of_step if step == "4").messages[-1]["content"]
     assert TASK in fourth
-    assert "Result of step 2: found R2." in fourth
+    assert "<<< the result of step 2\nResult of step 2: found R2.\n>>>" in fourth
     assert "- [ ] 5. check the report" in fourth
     # Its window is its own: nothing of what other steps called.
     assert all(

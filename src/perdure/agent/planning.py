@@ -141,11 +141,11 @@ def request_for_plan(conversation: Conversation, plan: Plan | None, room: int) -
 
     def told(entries: Sequence[Entry], left: int) -> list[Message]:
         parts = [
-            marked(TOOLS, "\n".join(_described(step_tools(conversation.tools))), lang),
-            *([marked(NOTES, memory.notes, lang)] if memory.notes else []),
+            marked(say(TOOLS, lang), "\n".join(_described(step_tools(conversation.tools)))),
+            *([marked(say(NOTES, lang), memory.notes)] if memory.notes else []),
             *([say(LEFT_OUT, lang, left=left)] if left else []),
             *quoted(entries, lang),
-            *([marked(PLAN, plan.within(room // 4, counter.text, lang), lang)] if plan else []),
+            *([marked(say(PLAN, lang), plan.within(room // 4, counter.text, lang))] if plan else []),
             say(TASK, lang, most=MOST_STEPS // 2),
             *([say(AGAIN, lang)] if plan else []),
             say(AS_JSON, lang),

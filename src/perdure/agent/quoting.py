@@ -68,11 +68,11 @@ def quoted(entries: Sequence[Entry], lang: Language) -> Iterator[str]:
     for entry in entries:
         if entry.kind is Kind.TOOL_CALL:
             for call in entry.message["tool_calls"]:
-                yield marked(CALLED, f"{call['function']['name']} {call['function']['arguments']}", lang)
+                yield marked(say(CALLED, lang), f"{call['function']['name']} {call['function']['arguments']}")
         elif entry.kind in TITLES:
-            yield marked(TITLES[entry.kind], text_of(entry.message), lang)
+            yield marked(say(TITLES[entry.kind], lang), text_of(entry.message))
 
 
-def marked(what: Words, text: str, lang: Language) -> str:
+def marked(title: str, text: str) -> str:
     """The text between marks, under its title. It can't end where it does not, nor begin another."""
-    return f"<<< {say(what, lang)}\n{_MARKS.sub(' ', text)}\n>>>"
+    return f"<<< {title}\n{_MARKS.sub(' ', text)}\n>>>"
