@@ -1,7 +1,7 @@
 # make setup   .venv with everything installed (done once; again when the pins change)
 # make run     one task: make run TASK="What is 23*47+11? Use the calculator."
 # make test    all that CI checks: format, lint, types, tests with coverage; as many tests at once as there
-#              are cores: 12 minutes with two
+#              are cores: some 12 minutes with two
 # make test-deep   the property tests with 10,000 examples each: hours
 # make torture   an agent at work is killed 200 times: some six minutes
 # make fix     format and mend what can be mended
