@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from perdure.agent.quoting import LEFT_OUT, MOST_TRIES, quoted, within
 from perdure.agent.spending import LIMIT, Account, LimitReached, Price, total
 from perdure.agent.truncation import cut_to
 from perdure.chat.events import Judged
+from perdure.chat.json_in_text import json_in
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Entry, Kind, Message, text_of, without_thoughts
 from perdure.chat.tokens import TokenCounter, Usage
@@ -234,7 +235,7 @@ def verdict_in(text: str, *, cut: bool = False) -> Verdict | None:
     """The verdict in a reply, as JSON or in words; None where none can be read, or two. ``cut``: it may go on
     otherwise than it begins."""
     text = without_thoughts(text).strip()
-    for value in _objects(text):
+    for value in json_in(text, "{"):
         if any(name in value for name in _VERDICTS):
             return _from_json(value)
     refused = bool(_NO.search(text))
@@ -258,18 +259,6 @@ def feedback(judged: Judged, lang: Language) -> str:
     lines = [f"- {say(MISSING, lang, what=each)}" for each in judged.missing]
     lines += [f"- {say(CONTRADICTED, lang, what=each)}" for each in judged.contradicted]
     return say(FEEDBACK, lang, objections="\n".join(lines))
-
-
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, in order."""
-    decoder, at = json.JSONDecoder(), 0
-    while (at := text.find("{", at)) >= 0:
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            at += 1
-            continue
-        yield value
 
 
 def _from_json(value: dict[str, Any]) -> Verdict | None:

@@ -6,12 +6,12 @@ same text stands in the prompt, on the screen and in a file. Pure.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from perdure.chat.json_in_text import json_in
 from perdure.chat.language import Language, say
 from perdure.errors import ConfigError, Words
 
@@ -231,7 +231,7 @@ def steps_in(text: str, known: Collection[str] = ()) -> tuple[Step, ...]:
     """The steps of a plan in what a model said: JSON in any of the usual forms, a check list, or a list; none
     where there are none. What doesn't hold together is mended: a step that waits for one that there isn't,
     or in a circle, comes after the one before it. ``known``: ids of steps that there are besides."""
-    for value in _values(text):
+    for value in json_in(text):
         if told := steps_of(value, known):
             return told
     found = [match for line in text.splitlines() if (match := _LINE.match(line))]
@@ -321,15 +321,3 @@ def _lines(steps: Iterable[Step], lang: Language, results: int, longest: int) ->
             flat = " ".join(step.result.split())
             yield f"  → {flat if len(flat) <= results else flat[:results] + '…'}"
         before = (step.id,)
-
-
-def _values(text: str) -> Iterator[Any]:
-    """The JSON objects and lists in a text, in order."""
-    decoder, at = json.JSONDecoder(), 0
-    while found := re.compile(r"[\[{]").search(text, at):
-        try:
-            value, at = decoder.raw_decode(text, found.start())
-        except (ValueError, RecursionError):
-            at = found.start() + 1
-            continue
-        yield value
