@@ -115,7 +115,9 @@ def test_a_list_tells_size_turns_and_the_last_request_the_newest_first(kept: Kep
     assert (ran.code, ran.err) == (0, "")
     later, s = ran.out.splitlines()
     assert re.fullmatch(
-        r"later  \d{4}-\d\d-\d\d \d\d:\d\d  ~/workspace  1 turn, 4 entries, [\d.]+ k?B  The staging.*", later
+        r"later  \d{4}-\d\d-\d\d \d\d:\d\d  ~/workspace  1 turn, 4 entries, [\d.]+ k?B, 220 tokens"
+        r"  The staging.*",
+        later,
     )
     assert s.startswith("s      2")
     assert "3 turns, 8 entries" in s
@@ -146,7 +148,7 @@ def test_a_list_counts_the_turns_that_stand(kept: Kept) -> None:
     assert (as_json["turns"], as_json["entries"]) == (2, 8)
     for _ in range(2):
         kept("sessions", "undo", "s")
-    assert re.search(r"0 turns, 8 entries, [\d.]+ k?B\n\Z", kept("sessions", "list").out)
+    assert re.search(r"0 turns, 8 entries, [\d.]+ k?B, 440 tokens\n\Z", kept("sessions", "list").out)
 
 
 def test_a_list_shows_each_workspace_in_short_and_as_json_whole(kept: Kept, tmp_path: Path) -> None:

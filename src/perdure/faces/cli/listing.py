@@ -26,8 +26,8 @@ REQUEST, FEWEST_COLUMNS = 60, 10
 
 
 def rows(every: Sequence[SessionSummary], lang: Language, width: int | None = None) -> list[str]:
-    """A line for each, of at most ``width`` columns: first the request is cut, then it is left out, then the
-    folders are, then what was used. Only a name that is too long for that gives a longer line, since it is
+    """A line for each, of at most ``width`` columns: first the request is cut, then it is left out, then what
+    was used is, then the folders are. Only a name that is too long for that gives a longer line, since it is
     there to be typed."""
     names = [printable(each.name) for each in every]
     folders = [short_folder(each.workspace) for each in every]
@@ -39,9 +39,9 @@ def rows(every: Sequence[SessionSummary], lang: Language, width: int | None = No
     none = [""] * len(every)
     forms = [
         [_row(*about, lang) for about in zip(every, names, *shown, strict=True)]
-        for shown in ((folders, used), (none, used), (none, none))
+        for shown in ((folders, used), (folders, none), (none, none))
     ]
-    # One column below the other: where a usual one has no room for its folder, none shows it.
+    # One column below the other: what a usual one has no room for, none shows.
     least = [
         max(
             [
