@@ -190,7 +190,7 @@ def test_no_bytes_raise_anything_but_our_own_error(parts: list[bytes]) -> None:
     except ImportUnreadable:
         return
     mended, _ = history.mended()
-    assert repair([message for _, message, _ in mended])[1] == []
+    assert repair([message for _, message, *_ in mended])[1] == []
 
 
 json_values = st.recursive(
@@ -237,7 +237,7 @@ def test_records_of_any_shape_raise_nothing_but_our_own_error(records: list[Any]
     except ImportUnreadable:
         return
     mended, _ = history.mended()
-    assert_paired([message for _, message, _ in mended])
+    assert_paired([message for _, message, *_ in mended])
 
 
 # --- chat messages
@@ -299,7 +299,7 @@ def test_what_is_no_message_is_named() -> None:
 def test_a_result_whose_call_is_missing_is_repaired_and_its_text_stays() -> None:
     history = read_history(lines(user("a"), {"role": "tool", "tool_call_id": "lost", "content": "shown"}))
     mended, repairs = history.mended()
-    assert [kind for kind, _, _ in mended] == [Kind.USER, Kind.TOOL_CALL, Kind.TOOL_RESULT]
+    assert [kind for kind, *_ in mended] == [Kind.USER, Kind.TOOL_CALL, Kind.TOOL_RESULT]
     assert mended[-1][1]["content"] == "shown"
     assert len(repairs) == 1
 
@@ -311,12 +311,12 @@ def test_a_repaired_message_keeps_its_kind_and_time_and_a_stand_in_has_that_of_i
         {"entry": 2, "kind": "user", "time": KEPT, "message": {"role": "assistant", "tool_calls": [call]}},
     ]
     mended, _ = read_history(lines(*records)).mended()
-    assert [(kind, time) for kind, _, time in mended] == [
+    assert [(kind, time) for kind, _, time, _ in mended] == [
         (Kind.FEEDBACK, KEPT),
         (Kind.TOOL_CALL, KEPT),
         (Kind.TOOL_RESULT, KEPT),
     ]
-    assert all("place" not in name for _, message, _ in mended for name in message)
+    assert all("place" not in name for _, message, *_ in mended for name in message)
 
 
 # --- other wire forms
@@ -424,12 +424,12 @@ def test_a_codex_rollout_is_read_and_what_the_person_did_not_type_is_a_notice() 
     mended, repairs = history.mended()
     assert history.form == "codex"
     assert not repairs
-    assert [kind for kind, _, _ in mended] == [
+    assert [kind for kind, *_ in mended] == [
         *(Kind.NOTICE, Kind.USER, Kind.TOOL_CALL, Kind.TOOL_RESULT),
         *(Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ASSISTANT),
     ]
     assert json.loads(mended[4][1]["tool_calls"][0]["function"]["arguments"]) == {"input": "***"}
-    assert {time for _, _, time in mended} == {KEPT}
+    assert {time for _, _, time, _ in mended} == {KEPT}
     assert "You may not." not in str(history.messages)
     assert "a summary" not in str(history.messages)
 
@@ -562,7 +562,7 @@ def test_a_pi_session_gives_the_branch_of_its_newest_entry() -> None:
     mended, repairs = (history := read_history(lines(*PI))).mended()
     assert history.form == "pi"
     assert not repairs
-    assert [kind for kind, _, _ in mended] == [
+    assert [kind for kind, *_ in mended] == [
         *(Kind.USER, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.TOOL_CALL, Kind.TOOL_RESULT),
         *(Kind.NOTICE, Kind.USER),
     ]

@@ -95,7 +95,8 @@ def test_whatever_a_model_sends_every_step_can_come_to_its_turn(value: Any) -> N
     assert len(plan.steps) <= MOST_STEPS
 
 
-words = st.text("abc xyz,.-_/计划步骤", min_size=1, max_size=30).map(str.strip).filter(bool)
+words = st.text("abc xyz,.-_/计划步骤", min_size=1, max_size=30)
+words = words.map(lambda text: " ".join(text.split())).filter(bool)
 
 
 @st.composite

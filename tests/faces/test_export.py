@@ -97,9 +97,9 @@ def test_an_exported_session_comes_back_with_the_same_messages_kinds_and_times(
     told = {"system": "Be brief.", "lang": "zh"} if any(e.type == "session.opened" for e in happened) else {}
     assert history.settings == settings | told
     mended, repairs = history.mended()
-    assert ([message for _, message, _ in mended], repairs) == repair(messages)
+    assert ([message for _, message, *_ in mended], repairs) == repair(messages)
     if not repairs:
-        assert mended == [(each.kind, each.message, each.time) for each in entries]
+        assert mended == [(each.kind, each.message, each.time, each.lane) for each in entries]
 
 
 def test_a_lone_surrogate_comes_back_and_the_file_is_text() -> None:

@@ -1,4 +1,4 @@
-"""JSON that stands somewhere in a text, as models write it: between words, in fences, several in a row. Pure."""
+"""JSON that stands somewhere in a text, as models write it: between words, in fences, several in a row."""
 
 from __future__ import annotations
 
