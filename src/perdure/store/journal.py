@@ -58,7 +58,7 @@ class Forgotten:
 
 
 #: What is about to be written: kind, message, tokens; where it comes from elsewhere, its time and lane too.
-NewEntry = tuple[Kind, Message, int] | tuple[Kind, Message, int, str, str]
+NewEntry = tuple[Kind, Message, int] | tuple[Kind, Message, int, str] | tuple[Kind, Message, int, str, str]
 #: An event that is about to be written: type and body.
 NewEvent = tuple[str, Mapping[str, Any]]
 #: What takes the place of an entry that is forgotten: message and tokens.

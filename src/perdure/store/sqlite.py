@@ -288,7 +288,8 @@ class SqliteJournal:
         last, indexed = cursor.execute(query, (id,)).fetchone()
         size = 0
         for seq, (kind, message, tokens, *given) in enumerate(entries, last + 1):
-            time, stands_in = (str(given[0]) or now(), str(given[1])) if given else (now(), lane)
+            time = str(given[0]) if given and given[0] else now()
+            stands_in = str(given[1]) if len(given) > 1 else lane
             entry = Entry(seq, kind, message, tokens, time, stands_in)
             text = as_text(message)
             cursor.execute(
