@@ -93,7 +93,8 @@ class History:
             for message in messages:
                 at = message.pop(_PLACE, None)
                 kind = None if at is None else self.kinds[at]
-                place, time = (place, time) if at is None else (at, self.times[at])
+                # What was moved to its call stands where it is now.
+                place, time = (place, time) if at is None else (max(place, at), self.times[at])
                 mended.append((place, (_kind(kind, message), message, time, lane)))
         return [each for _, each in sorted(mended, key=itemgetter(0))], sorted(repairs, key=attrgetter("at"))
 
