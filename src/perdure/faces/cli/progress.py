@@ -235,7 +235,8 @@ def check_list(steps: Sequence[Step], lang: Language) -> list[str]:
     """Each step of a plan on a line."""
     lines = []
     for step in steps:
-        when = f" {say(AFTER, lang, steps=', '.join(step.after))}" if step.after else ""
+        when = say(AFTER, lang, steps=", ".join(step.after)) if step.after else ""
+        when = f" {when}" if when and lang == "en" else when
         result = f" → {one_line(step.result, RESULT_SHOWN)}" if step.result else ""
         lines.append(f"[{BOXES[step.status]}] {step.id}. {one_line(step.what, STEP_SHOWN)}{when}{result}")
     return lines
