@@ -59,7 +59,7 @@ def test_what_is_no_plan_gives_none(said: str) -> None:
         ([{"id": "1", "what": "a", "after": ["2"]}, {"id": "2", "what": "b", "after": ["1"]}], [(), ("1",)]),
         ([{"id": "1", "what": "a", "after": ["1"]}], [()]),
         ([{"id": "1", "what": "a", "after": ["9"]}, {"id": "2", "what": "b", "after": []}], [(), ()]),
-        ([{"id": "x", "what": "a"}, {"id": "x", "what": "b", "after": []}], [(), ()]),
+        ([{"id": "x", "what": "a"}, {"id": "x", "what": "b", "after": []}], [(), ("1",)]),
         ([{"id": "1", "what": "a"}, {"id": "2", "what": "b", "after": "1"}], [(), ("1",)]),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_plan_made_anew_keeps_what_is_over_and_gives_new_numbers() -> None:
     assert again.steps[:2] == plan.steps[:2]
     assert again.steps[2:] == (Step("4", "mend otherwise", ("1",)), Step("5", "test", ("4",)))
     assert again.revision == 1
-    assert steps_of([{"id": "a", "what": "mend", "after": ["1", "2"]}], known=["1"])[0].after == ("1",)
+    assert steps_of([{"id": "a", "what": "mend", "after": ["1", "2"]}], done=["1"])[0].after == ("1",)
 
 
 def test_a_lane_tells_request_and_step() -> None:

@@ -7,7 +7,7 @@ calls none. A reply that is no plan costs nothing but itself: the request is wor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.agent.conversation import Conversation
@@ -130,6 +130,8 @@ async def drawn(
         paid(reply)
     done = [step.id for step in plan.steps if step.status == "done"] if plan else []
     steps = () if reply.calls or reply.cut else steps_in(without_thoughts(reply.content), done)
+    # How far a step is says who works on it, and nobody has yet.
+    steps = tuple(replace(step, status="pending", result="") for step in steps)
     reason = "" if steps else "tool_call" if reply.calls else "cut" if reply.cut else "unreadable"
     return Drawn(steps, reason)
 

@@ -27,6 +27,8 @@ LONGEST_RESULT = 1_500
 SHOWN_RESULTS = (160, 60, 0)
 #: Characters of a step that the list shows where there is no more room.
 LEAST_STEP = 60
+#: How deep in objects a list of steps is looked for.
+MOST_NESTED = 4
 
 #: The box of a step in a check list.
 BOXES: Mapping[Progress, str] = {"pending": " ", "running": "~", "done": "x", "failed": "!", "skipped": "-"}
@@ -44,11 +46,16 @@ NO_SUCH_STEP: Words = (
 )
 IN_CIRCLES: Words = ("steps {ids} wait for each other", "步骤 {ids} 互相等待")
 
+#: The number of a step as it can be written in a check list.
+_ID = r"(?:\d{1,4}(?:\.\d{1,4})*|[A-Za-z]\d{0,3})"
+_IS_ID = re.compile(_ID)
 _LINE = re.compile(
-    r"^\s*(?:[-*+]|\d+[.)])\s+\[(?P<box>.)\]\s*(?:(?P<id>\d{1,4}(?:\.\d{1,4})*|[A-Za-z]\d{0,3})[.):：、]\s*)?"
-    r"(?P<what>\S.*?)\s*$"
+    rf"^\s*(?:[-*+]|\d+[.)])\s+\[(?P<box>.?)\]\s*(?:(?P<id>{_ID})[.):：、]\s*)?(?P<what>\S.*?)\s*$"
 )
-_LISTED = re.compile(r"^\s*(?:[-*+•]|(?P<id>\d{1,3})[.)、：:])\s+(?P<what>\S.*?)\s*$")
+#: Behind a number, Chinese needs no space.
+_LISTED = re.compile(
+    r"^\s*(?:[-*+•]\s+|(?P<id>\d{1,3})(?:[.):]\s+|[、：．]\s*|[.):](?=[\u3400-\u9fff])))(?P<what>\S.*?)\s*$"
+)
 _RESULT = re.compile(r"^\s+(?:→|->|=>)\s*(?P<result>\S.*?)\s*$")
 _AFTER = re.compile(r"\s*[(（]\s*(?:after|在)\s*(?P<ids>[^()（）]*?)\s*(?:之后)?\s*[)）]\s*$", re.I)
 _ANY_TIME = re.compile(r"\s*[(（]\s*(?:at any time|随时)\s*[)）]\s*$", re.I)
@@ -125,7 +132,9 @@ class Plan:
         """The plan with another rest: what is over stays, what was still to do goes. Steps of the rest get
         numbers that none had before."""
         kept = tuple(step for step in self.steps if step.is_over)
-        known = {step.id for step in kept if step.status == "done"}
+        done = {step.id: step.what for step in kept if step.status == "done"}
+        # Some say the whole plan again.
+        rest = [step for step in rest if done.get(step.id) != step.what]
         taken = {step.id for step in self.steps}
         numbers = (str(number) for number in range(1, MOST_STEPS * 100) if str(number) not in taken)
         renamed = {step.id: next(numbers) for step in rest}
@@ -133,7 +142,7 @@ class Plan:
             replace(
                 step,
                 id=renamed[step.id],
-                after=tuple(renamed.get(id, id) for id in step.after if id in renamed or id in known),
+                after=tuple(renamed.get(id, id) for id in step.after if id in renamed or id in done),
                 status="pending",
                 result="",
                 entry=0,
@@ -227,12 +236,13 @@ def read_plan(text: str) -> tuple[str, tuple[Step, ...]]:
     return title, tuple(steps)
 
 
-def steps_in(text: str, known: Collection[str] = ()) -> tuple[Step, ...]:
+def steps_in(text: str, done: Collection[str] = ()) -> tuple[Step, ...]:
     """The steps of a plan in what a model said: JSON in any of the usual forms, a check list, or a list; none
-    where there are none. What doesn't hold together is mended: a step that waits for one that there isn't,
-    or in a circle, comes after the one before it. ``known``: ids of steps that there are besides."""
+    where there are none. ``done``: ids of other steps that they may come after. What doesn't hold together is
+    mended: a step that waits for one that there isn't comes after the one before it; where some wait in a
+    circle, or have the same id, all of them do. Ids that can't be written in a check list become numbers."""
     for value in json_in(text):
-        if told := steps_of(value, known):
+        if told := steps_of(value, done):
             return told
     found = [match for line in text.splitlines() if (match := _LINE.match(line))]
     if not found:
@@ -240,13 +250,15 @@ def steps_in(text: str, known: Collection[str] = ()) -> tuple[Step, ...]:
     steps: list[Step] = []
     for match in found[:MOST_STEPS]:
         steps.append(_written(match, steps))
-    return _mended(steps, known)
+    return _mended(steps, done)
 
 
-def steps_of(value: Any, known: Collection[str] = ()) -> tuple[Step, ...]:
+def steps_of(value: Any, done: Collection[str] = ()) -> tuple[Step, ...]:
     """The steps in a value of JSON; none where there are none. Mended, as those of `steps_in`."""
-    if isinstance(value, Mapping):
-        value = next((value[name] for name in _LISTS if isinstance(value.get(name), list)), None)
+    for _ in range(MOST_NESTED):
+        if not isinstance(value, Mapping):
+            break
+        value = next((value[name] for name in _LISTS if isinstance(value.get(name), list | Mapping)), None)
     if not isinstance(value, list):
         return ()
     steps: list[Step] = []
@@ -257,28 +269,47 @@ def steps_of(value: Any, known: Collection[str] = ()) -> tuple[Step, ...]:
         what = next((said[name] for name in _WHATS if isinstance(said.get(name), str) and said[name]), "")
         if not what.strip():
             return ()
-        id = str(said.get("id") or "").strip()[:20] or str(len(steps) + 1)
-        told = next((said[name] for name in _AFTERS if name in said), None)
-        after = (
-            _before(steps) if told is None else tuple(map(str, told if isinstance(told, list) else [told]))
-        )
+        id = _id_of(said.get("id")) or str(len(steps) + 1)
+        named = next((said[name] for name in _AFTERS if name in said), None)
+        after = _before(steps) if named is None else tuple(_ids_in(named))
         status = _PROGRESS.get(str(said.get("status", "pending")).lower().replace("-", "_"), "pending")
         result = " ".join(str(said.get("result") or "").split())[:LONGEST_RESULT]
         steps.append(Step(id, " ".join(what.split())[:LONGEST_STEP], after, status, result))
-    return _mended(steps, known)
+    return _mended(steps, done)
 
 
-def _mended(steps: Sequence[Step], known: Collection[str]) -> tuple[Step, ...]:
+def _id_of(told: Any) -> str:
+    return "" if told is None else " ".join(str(told).split())
+
+
+def _ids_in(told: Any) -> list[str]:
+    """The ids in what a model says of the steps that come before."""
+    several = told if isinstance(told, list) else re.split("[,，、;；]", str(told))
+    return [id for id in map(_id_of, several) if id]
+
+
+def _mended(steps: Sequence[Step], done: Collection[str]) -> tuple[Step, ...]:
     ids = [step.id for step in steps]
-    if len(set(ids)) < len(ids):
-        steps = [replace(step, id=str(at)) for at, step in enumerate(steps, 1)]
-        ids = [step.id for step in steps]
-    steps = [
-        replace(step, after=tuple(id for id in step.after if id in ids or id in known)) for step in steps
-    ]
-    if _waiting_for_each_other(steps):
-        steps = [replace(step, after=(ids[at - 1],) if at else ()) for at, step in enumerate(steps)]
-    return tuple(steps)
+    twice = len(set(ids)) < len(ids)
+    if twice or not all(map(_IS_ID.fullmatch, ids)):
+        numbers = (str(number) for number in range(1, MOST_STEPS * 100) if str(number) not in done)
+        new = [next(numbers) for _ in steps]
+        known = dict(zip(ids, new, strict=True))
+        steps = [
+            replace(step, id=id, after=tuple(known.get(each, each) for each in step.after))
+            for id, step in zip(new, steps, strict=True)
+        ]
+        ids = new
+    there = {*ids, *done}
+    mended: list[Step] = []
+    for step in steps:
+        after = [id for id in step.after if id in there]
+        if len(after) < len(step.after):
+            after += _before(mended)
+        mended.append(replace(step, after=tuple(dict.fromkeys(after))))
+    if twice or _waiting_for_each_other(mended):
+        mended = [replace(step, after=(ids[at - 1],) if at else ()) for at, step in enumerate(mended)]
+    return tuple(mended)
 
 
 def _waiting_for_each_other(steps: Sequence[Step]) -> list[str]:
