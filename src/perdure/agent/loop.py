@@ -67,6 +67,7 @@ from perdure.chat.events import (
 )
 from perdure.chat.language import Language, say
 from perdure.chat.messages import Kind, text_of
+from perdure.chat.plans import Plan
 from perdure.chat.tokens import Usage
 from perdure.errors import PerdureError, PromptOverflow, StoreError, Words
 from perdure.memory.passages import RECALL
@@ -245,7 +246,7 @@ class Loop:
         if self.steps >= self.limits.steps:
             return Finish("limit", self._answer, say(STEP_LIMIT, self._lang, steps=self.steps))
         self.steps += 1
-        if plan := self.conversation.plan:
+        if plan := self._plan:
             self.conversation.show_plan(shown(plan, self.conversation))
         try:
             reply = self._with_written_calls(await self._thinking.reply())
@@ -384,14 +385,6 @@ class Loop:
         done = self._executing.done if self._executing else ""
         return Finish(status, self._answer or done, say(reason, self._lang, **facts))
 
-    @property
-    def _answers_plan(self) -> bool:
-        """What is answered is what the plan was for; one that was interrupted outlives other requests."""
-        plan = self.conversation.plan
-        if plan is None or (self.planner and self.planner.only):
-            return False
-        return plan.by == "model" or plan.request == self._request
-
     def _started(self, task: str) -> RunStarted:
         return RunStarted(
             session=self.conversation.session,
@@ -402,7 +395,7 @@ class Loop:
         )
 
     def _finished(self, step: Finish, began: float) -> RunFinished:
-        if step.status == "answered" and self._answers_plan:
+        if step.status == "answered" and self._plan and not (self.planner and self.planner.only):
             with suppress(StoreError):  # the answer is there; a plan that stands a little longer harms nobody
                 self.conversation.plan_is_over()
         self._tell(StateChanged(state=step.state, step=self.steps))
@@ -423,6 +416,15 @@ class Loop:
             seconds=round(time.monotonic() - began, 3),
         )
         return self._tell(finished)
+
+    @property
+    def _plan(self) -> Plan | None:
+        """The plan that this turn works on. One that was interrupted is of another request, and waits until
+        it goes on."""
+        plan = self.conversation.plan
+        if plan is None or plan.by == "model":
+            return plan
+        return plan if self._executing and self._executing.request == plan.request else None
 
     @property
     def _lang(self) -> Language:
