@@ -408,6 +408,43 @@ def test_another_request_is_not_answered_from_a_plan_that_was_carried_out_and_ki
     assert "Answer it now from these results" in model.finals[-1].messages[-1]["content"]
 
 
+@pytest.mark.parametrize("secret_of", ["the result of a step", "the request", "a tool in a step"])
+def test_what_is_forgotten_is_gone_from_the_plan_and_from_all_to_whom_it_was_shown(
+    tmp_path: Path, secret_of: str
+) -> None:
+    secret = "zanzibarswordfish"
+    told = Answer(f"The password is {secret}.")
+    model = Model(STEPS, {"2": lambda request: told if request.messages[-1]["role"] == "tool" else None})
+    task = f"{TASK} with {secret}" if secret_of == "the request" else TASK
+    if secret_of == "the request":
+        model.answers.clear()
+    with ScriptedEndpoint(model) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        command("run", "--yes", "--session", "s", *QUIET, "an earlier request")
+        command("run", "--plan", "--yes", "--session", "s", *QUIET, task)
+        command("run", "--yes", "--session", "s", *QUIET, "a later request")
+        path = command.workspace / "sessions.db"
+        journal = SqliteJournal(path)
+        entries = [each for each in journal.records("s") if isinstance(each, Entry)]
+        journal.close()
+        kind = Kind.USER if secret_of == "the request" else Kind.ASSISTANT
+        number = next(each.seq for each in entries if each.kind is kind and secret in text_of(each.message))
+        # What a tool showed comes right before what was said of it.
+        numbers = f"{number - 1}-{number}" if secret_of == "a tool in a step" else str(number)
+        forgotten = command("forget", "s", "--entries", numbers, "--yes", "--store", "sessions.db")
+        assert forgotten.code == 0, forgotten.err
+        assert not [
+            file.name for file in path.parent.glob("sessions.db*") if secret.encode() in file.read_bytes()
+        ]
+        shown = command("sessions", "show", "s", "--store", "sessions.db")
+        assert "an earlier request" in shown.out
+        assert "a later request" in shown.out
+        checked = command("sessions", "verify", "s", "--store", "sessions.db", "--json")
+        assert json.loads(checked.out)["different"] == []
+        again = command("run", "--yes", "--continue", *QUIET)
+        assert (again.code, again.out) == (2, "")
+
+
 def test_what_steps_said_is_kept_found_and_exported(tmp_path: Path) -> None:
     model = Model(STEPS)
     with ScriptedEndpoint(model) as endpoint:

@@ -414,7 +414,8 @@ class Conversation:
                 self.failed_summaries += 1
                 self.compactions_since_failure = 0
             case "plan":
-                self._open_plan = Plan.from_json(record.body)
+                # One that was forgotten has no steps.
+                self._open_plan = Plan.from_json(record.body) if record.body["steps"] else None
             case "plan.over":
                 self._open_plan = None
             case "model.learnt":

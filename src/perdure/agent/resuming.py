@@ -35,7 +35,7 @@ def request_to_go_on(records: Iterable[Entry | Recorded]) -> str | None:
         elif record.type == "turn.finished" and ended:
             ended[-1] = str(record.body.get("status"))
         elif record.type in {"plan", "plan.over"}:
-            planned = record.type == "plan" and record.body["by"] != "model"
+            planned = record.type == "plan" and record.body["by"] != "model" and bool(record.body["steps"])
         elif record.type == "turn.undone" and ended:
             ended.pop()
     goes_on = bool(ended) and (planned or ended[-1] in OPEN)

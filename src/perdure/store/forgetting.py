@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from perdure.chat.messages import Entry, Kind
+from perdure.chat.plans import request_of
 from perdure.errors import StoreError
 from perdure.store import indexing
 from perdure.store.database import Database, as_text, connected, now, shown_request
@@ -25,6 +26,20 @@ from perdure.store.journal import Instead
 #: two more, and with 2,000 an older SQLite takes it for damaged.
 MOST_LEVELS = 500
 
+#: What the plan for a request showed behind an entry: in the lanes of its steps, and in the conversation
+#: from when it was made until it was over.
+SHOWN_BY_PLANS = """
+    WITH of_plan (first, last) AS (
+        SELECT min(id), max(id) FROM record WHERE session = :session AND type = 'plan' AND seq IS NULL
+        AND json_extract(body, '$.request') = :request
+    )
+    SELECT seq FROM record, of_plan WHERE session = :session AND seq > :number AND type = :plan AND (
+        lane GLOB :lanes OR lane = '' AND id > first AND id < coalesce((
+            SELECT min(id) FROM record WHERE session = :session AND type = 'plan.over' AND seq IS NULL
+            AND id > last
+        ), id + 1)
+    )"""
+
 #: Ids of sessions to numbers of entries.
 Places = dict[int, set[int]]
 #: Where entries of a session, by its id, stand as well.
@@ -32,12 +47,14 @@ Near = Callable[[int, Collection[int]], Iterable[tuple[int, set[int]]]]
 
 
 def found(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], *, forks: bool = True) -> Places:
-    """Where these entries, excerpts of them, and what was objected to them stand. Without ``forks``, which
-    stay whole then, nor does an excerpt go from a session that holds the very entry itself."""
+    """Where these entries, excerpts of them, what plans showed of them, and what was objected to them stand.
+    Without ``forks``, which stay whole then, nor does an excerpt go from a session that holds the very entry
+    itself."""
     holders = {} if forks else _holders(cursor, session, numbers)
 
     def near(id: int, some: Collection[int]) -> Iterator[tuple[int, set[int]]]:
         yield id, _objections(cursor, id, some)
+        yield id, _plans(cursor, id, some)
         if forks:
             yield from _forks(cursor, id, some)
         yield from _quotes(cursor, id, some, holders if id == session else {})
@@ -87,7 +104,8 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
     _change(cursor, since, "compaction", {"notes": None})
     _change(cursor, since, "usage", {"prompt": None})
     _change(cursor, since, "judge", {"missing": [], "contradicted": []})
-    _forget_results(cursor, since, numbers)
+    # Without steps, it is no plan any more.
+    _change(cursor, since, "plan", {"steps": []})
     summaries = cursor.execute(
         "DELETE FROM record WHERE session = ? AND id > ? AND type = 'summary' AND seq IS NULL", since
     ).rowcount
@@ -276,16 +294,29 @@ def _objections(cursor: sqlite3.Cursor, session: int, numbers: Collection[int]) 
     return {seq for seq, begun, at in nearest if at >= 0 and ordered[at] >= (begun or 0)}
 
 
-def _forget_results(cursor: sqlite3.Cursor, since: tuple[int, int], numbers: Collection[int]) -> None:
-    """Plans since then lose what came of their steps; those for a forgotten request, what they say."""
-    rows = cursor.execute(
-        "SELECT id, body FROM record WHERE session = ? AND id > ? AND type = 'plan' AND seq IS NULL", since
-    ).fetchall()
-    for id, body in rows:
-        plan = json.loads(body)
-        gone = {"result": "", "what": "…"} if plan["request"] in numbers else {"result": ""}
-        plan["steps"] = [{**step, **gone} for step in plan["steps"]]
-        cursor.execute("UPDATE record SET body = ? WHERE id = ?", (as_text(plan), id))
+def _plans(cursor: sqlite3.Cursor, session: int, numbers: Collection[int]) -> set[int]:
+    """What plans showed behind these entries: to each step its request and what the steps before it said, and
+    in the end all of that to who answered."""
+    quoting = set[int]()
+    for number in numbers:
+        row = cursor.execute(
+            "SELECT type, lane FROM record WHERE session = ? AND seq = ?", (session, number)
+        ).fetchone()
+        if row is None or not (row[1] or row[0] == Kind.USER.value):
+            continue
+        request = request_of(row[1]) if row[1] else number
+        rows = cursor.execute(
+            SHOWN_BY_PLANS,
+            {
+                "session": session,
+                "number": number,
+                "plan": Kind.PLAN.value,
+                "request": request,
+                "lanes": f"{request}/*",
+            },
+        )
+        quoting.update(seq for (seq,) in rows)
+    return quoting
 
 
 def _named(cursor: sqlite3.Cursor, name: str) -> list[int]:
