@@ -268,6 +268,43 @@ def test_a_step_that_fails_leads_to_another_plan_for_the_rest(tmp_path: Path) ->
     assert model.asked() == {"1": 2, "2": 1, "6": 2, "7": 2}
 
 
+SAY_FAILURE = (
+    "FAILED: it is not there",
+    "**FAILED:** it is not there",
+    "Failed: it is not there",
+    "[FAILED] it is not there",
+    "FAILED - it is not there",
+    "FAILED\n\nit is not there",
+    "<thinking>FAILED or not?</thinking>\nFAILED: it is not there",
+    "失败：it is not there",
+    "【失败】it is not there",
+    "任务失败，it is not there",
+)
+SAY_RESULT = (
+    "Failed: 0 of 30 tests, all pass",
+    "FAILED tests/test_a.py is the line that is written",
+    "失败：0 个",
+    "失败的测试有两个",
+    "It is done. FAILED: is no longer there",
+)
+
+
+@pytest.mark.parametrize(("texts", "status"), [(SAY_FAILURE, "failed"), (SAY_RESULT, "done")])
+def test_a_step_says_its_failure_in_any_usual_form_and_a_result_is_none(
+    tmp_path: Path, texts: tuple[str, ...], status: str
+) -> None:
+    steps = [{"id": str(at), "what": f"look {at}", "after": []} for at in range(1, len(texts) + 1)]
+    answers = {str(at): Answer(text) for at, text in enumerate(texts, 1)}
+    model = Model(steps, {id: lambda request: answers[step_of(request)] for id in answers}, again=[[]])
+    with ScriptedEndpoint(model) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        ran = command("run", "--plan", "--parallel", "10", "--yes", "--json", *QUIET, TASK)
+    last = ran.of("plan")[-1]["steps"]
+    assert {step["id"]: step["status"] for step in last} == dict.fromkeys(answers, status)
+    if status == "failed":
+        assert {step["result"] for step in last} == {"it is not there"}
+
+
 def test_a_plan_that_goes_on_failing_is_left_and_told(tmp_path: Path) -> None:
     fails = dict.fromkeys("123456789", lambda request: Answer("FAILED: no network"))
     model = Model(STEPS[:1], fails, again=[STEPS[:1]] * 5)

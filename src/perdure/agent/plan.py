@@ -23,7 +23,7 @@ from perdure.agent.spending import Account, Price
 from perdure.agent.states import Finish
 from perdure.chat.events import Event
 from perdure.chat.language import say
-from perdure.chat.messages import Entry, Kind, text_of
+from perdure.chat.messages import Entry, Kind, text_of, without_thoughts
 from perdure.chat.plans import LONGEST_RESULT, Plan, Step, is_same_work, lane_of
 from perdure.chat.tokens import TokenCounter
 from perdure.errors import Words
@@ -58,8 +58,12 @@ ANSWER_NOW: Words = (
     "what failed.",
     "\n该计划是为这个请求执行的：{request}\n现在根据这些结果作答；失败之处如实说明。",
 )
-#: How a step says that it couldn't be done.
-_FAILED = re.compile(r"\s*(?:\*\*|#+\s*)?(?:FAILED|失败)\s*(?:\*\*)?\s*[:：]\s*(?:\*\*)?", re.I)
+#: How a step says that it couldn't be done: as it was told, with other marks around or behind it. `Failed: 0`
+#: is a count.
+_FAILED = re.compile(
+    r"[\s*_#>`\[【❌✗✘]*(?:FAILED|[Ff]ailed(?=\W*[:：]\W*[^\W\d])|(?:本|该|此)?(?:步骤?|任务|操作|执行)?失败(?!\W*\d)了?)"
+    r"[*_`\]】]*\s*(?:[:：.。!！,，—–]|-\s|[\]】]|\n|\Z)[*_`]*\s*"
+)
 
 
 class StepLoop(Protocol):
@@ -196,7 +200,7 @@ class _Carrying:
         if finish.error or finish.ends_run:
             self._end = self._end or finish
             return
-        said = finish.answer.strip()
+        said = without_thoughts(finish.answer).strip()
         failed = _FAILED.match(said) if finish.status == "answered" else None
         status = "failed" if failed or finish.status != "answered" else "done"
         result = said[failed.end() :] if failed else said
