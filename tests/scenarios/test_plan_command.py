@@ -402,6 +402,29 @@ def test_an_endpoint_that_fails_in_a_step_ends_the_run_and_the_step_goes_on(tmp_
     assert model.asked()["1"] == model.asked()["2"] == 2
 
 
+@pytest.mark.parametrize("where", ["in a step", "in the answer"])
+def test_a_time_limit_in_a_plan_says_what_was_done_and_it_goes_on(tmp_path: Path, where: str) -> None:
+    slow = True
+
+    def script(request: Request) -> Scripted:
+        step = step_of(request)
+        late = step == "2" if where == "in a step" else not step
+        if slow and late and request.headers["x-perdure-purpose"] == "think":
+            return Answer("never read", delay=60)
+        return model(request)
+
+    model = Model(STEPS[:2])
+    with ScriptedEndpoint(script) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        ran = command("run", "--plan", "--yes", "--session", "s", "--max-time", "4", *QUIET, TASK)
+        assert ran.code == 3
+        assert "- [x] 1. find the two services\n  → Result of step 1: found R1.\n" in ran.out
+        asked, slow = model.asked(), False
+        again = command("run", "--yes", "--continue", *QUIET)
+    assert (again.code, again.out) == (0, "The report is written.\n")
+    assert model.asked()["1"] == asked["1"] == 2
+
+
 def test_another_request_leaves_an_interrupted_plan_alone_and_it_goes_on_after_that(tmp_path: Path) -> None:
     broken = True
 

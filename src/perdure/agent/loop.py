@@ -398,6 +398,9 @@ class Loop:
         if step.status == "answered" and self._plan and not (self.planner and self.planner.only):
             with suppress(StoreError):  # the answer is there; a plan that stands a little longer harms nobody
                 self.conversation.plan_is_over()
+        if step.status in {"limit", "failed"} and not step.answer and (plan := self._plan):
+            # What was done, where it isn't told yet.
+            step = step if plan.by == "model" else replace(step, answer=plan.as_markdown(self._lang))
         self._tell(StateChanged(state=step.state, step=self.steps))
         with suppress(StoreError):
             self.conversation.finished(step.status)
