@@ -49,12 +49,6 @@ class Executing:
             self.tell(planned(plan))
         return self._next_of(plan)
 
-    @property
-    def done(self) -> str:
-        """How far the plan is; empty where there is none."""
-        plan = self.conversation.plan
-        return plan.as_markdown(self._lang) if plan and plan.request == self.request else ""
-
     async def draw(self) -> Next:
         """Have a plan made for the request, or another one for what is left of it. Where none comes, the
         request is worked on without one."""
@@ -62,7 +56,7 @@ class Executing:
         try:
             drawn = await self.planner.draw(self.conversation, plan, self.account, self.price)
         except LimitReached as reached:
-            return Finish("limit", plan.as_markdown(self._lang) if plan else "", reached.say(self._lang))
+            return Finish("limit", reason=reached.say(self._lang))
         if drawn.steps:
             plan = plan.with_rest(drawn.steps) if plan else Plan(tuple(drawn.steps), request=self.request)
             self._change(plan)
@@ -82,7 +76,7 @@ class Executing:
         end = await self.planner.carry(self.conversation, before, self._change, self._in_step)
         plan = self.conversation.plan or before
         if end is not None:
-            return replace(end, answer=plan.as_markdown(self._lang))
+            return replace(end, answer="")  # what it says is of a step
         if plan.is_over and plan.failed == before.failed:
             return Think()
         if plan.revision < self.planner.revisions:

@@ -382,8 +382,7 @@ class Loop:
                 self.conversation.add(Kind.ASSISTANT, {"role": "assistant", "content": text})
         except PerdureError as error:
             self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
-        done = self._executing.done if self._executing else ""
-        return Finish(status, self._answer or done, say(reason, self._lang, **facts))
+        return Finish(status, self._answer, say(reason, self._lang, **facts))
 
     def _started(self, task: str) -> RunStarted:
         return RunStarted(
