@@ -24,7 +24,7 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "perdure needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedded,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedded,mcp,acp,dev]'
 	$(BIN)/perdure embedded install
 	@touch $(READY)
 

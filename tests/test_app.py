@@ -82,12 +82,12 @@ async def test_events_stream_and_leaving_the_block_interrupts_in_order(tmp_path:
         def for_ever(request: ModelRequest) -> list[tuple[str, str]]:
             return [("weather", f'{{"city": "{len(request.messages)}"}}')]
 
-        running._client = ScriptedModel(for_ever)
+        running._models._main = ScriptedModel(for_ever)
         async with running.stream("again", session="s") as events:
             async for event in events:
                 if event.type == "tool.finished":
                     break
-        running._client = ScriptedModel(["fine"])
+        running._models._main = ScriptedModel(["fine"])
         assert (await running.run("go on", session="s")).answer == "fine"
 
 

@@ -21,7 +21,7 @@ from perdure.models.client import ModelClient
 from perdure.models.scripted import ScriptedModel
 from perdure.store.sqlite import SqliteJournal
 from perdure.tools.calculator import calculator
-from perdure.tools.contract import Tool
+from perdure.tools.contract import AskThrough, Tool
 from perdure.tools.policy import Policy
 from perdure.tools.registry import Registry
 
@@ -68,7 +68,7 @@ class Bench:
             async def nobody(call: ToolCall, tool: Tool) -> bool:
                 return False
 
-            acting = Acting(registry, policy or Policy(approve_all=True), approve or nobody)
+            acting = Acting(registry, policy or Policy(approve_all=True), AskThrough(approve or nobody))
             loop = Loop(
                 model,
                 acting,

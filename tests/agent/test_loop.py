@@ -21,7 +21,7 @@ from perdure.memory.budget import Budget
 from perdure.models.client import ModelRequest, Reply, Text
 from perdure.models.scripted import ScriptedModel
 from perdure.store.sqlite import SqliteJournal
-from perdure.tools.contract import Tool
+from perdure.tools.contract import AskThrough, Tool
 from perdure.tools.policy import Policy
 from perdure.tools.registry import Registry, tool
 from scripted_endpoint import wrong_messages
@@ -293,7 +293,7 @@ async def test_a_journal_that_fails_between_results_leaves_a_session_that_goes_o
     async def nobody(call: ToolCall, tool: Tool) -> bool:
         return False
 
-    acting = Acting(registry, Policy(approve_all=True), nobody)
+    acting = Acting(registry, Policy(approve_all=True), AskThrough(nobody))
     ended = [
         (await Loop(model, acting, conversation, Limits(), lambda event: None).run(task)).status
         for task in ("first", "second")

@@ -7,23 +7,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.to_thread
 
-from perdure.agent.prompts import CUT_CALL, NOT_APPROVED, NOT_RUN
+from perdure.agent.prompts import CUT_CALL, NOT_APPROVED, NOT_RUN, REFUSED_WITH
 from perdure.chat.calls import ToolCall
 from perdure.chat.events import Event, ToolFinished, ToolRequested, ToolStarted
 from perdure.chat.language import Language, say
-from perdure.tools.contract import Approver, Outcome
+from perdure.errors import ToolError
+from perdure.tools.contract import Asker, Decision, Outcome, Question, Tool
 from perdure.tools.policy import Policy
-from perdure.tools.registry import Registry
+from perdure.tools.registry import Registry, read_arguments
 
 
 @dataclass
 class Acting:
-    """Runs calls. ``approve`` is asked, one call at a time, where the policy says so."""
+    """Runs calls. ``asker`` is asked, one call at a time, where the policy says so."""
 
     registry: Registry
     policy: Policy
-    approve: Approver
+    asker: Asker
     lang: Language = "en"
     _asking: anyio.Lock = field(default_factory=anyio.Lock)
 
@@ -77,15 +79,41 @@ class Acting:
             return Outcome(say(CUT_CALL, self.lang), ok=False)
         tool = self.registry.get(call.name)
         if tool is not None:
-            decision = self.policy.decide(tool, call)
-            if decision.verdict == "ask":
-                async with self._asking:
-                    if not await self.approve(call, tool):
-                        return Outcome(say(NOT_APPROVED, self.lang), ok=False)
-            elif decision.verdict == "deny":
-                return Outcome(say(NOT_RUN, self.lang, why=decision.why), ok=False)
+            refused = await self._refused(call, tool)
+            if refused:
+                return Outcome(refused, ok=False)
             emit(ToolStarted(id=call.id, name=call.name))
         return await self.registry.call(call)
+
+    async def _refused(self, call: ToolCall, tool: Tool) -> str:
+        """Why the call may not run; empty where it may."""
+        decision = self.policy.decide(tool, call)
+        if decision.verdict == "ask":
+            async with self._asking:
+                # What was asked before may have answered this one as well.
+                decision = self.policy.decide(tool, call)
+                if decision.verdict == "ask":
+                    return await self._asked(call, tool, decision)
+        return say(NOT_RUN, self.lang, why=decision.why) if decision.verdict == "deny" else ""
+
+    async def _asked(self, call: ToolCall, tool: Tool, decision: Decision) -> str:
+        preview = await _preview(tool, call)
+        answer = await self.asker.ask(Question(call, tool, decision.why, decision.always, preview))
+        if not answer.allowed:
+            return say(REFUSED_WITH if answer.said else NOT_APPROVED, self.lang, said=answer.said)
+        if answer.lasting != "once" and decision.always:
+            self.policy.remember(tool, call, answer.lasting)
+        return ""
+
+
+async def _preview(tool: Tool, call: ToolCall) -> str:
+    """What the call would change. It only looks, and may read a file, so it looks in a thread."""
+    if tool.preview is None:
+        return ""
+    try:
+        return await anyio.to_thread.run_sync(tool.preview, read_arguments(call.arguments))
+    except ToolError:
+        return ""
 
 
 def _complete(call: ToolCall) -> bool:

@@ -43,6 +43,10 @@ CUT_CALL: Words = (
 )
 
 NOT_APPROVED: Words = ("not run: the person did not approve this call", "没有运行：用户没有批准这次调用")
+REFUSED_WITH: Words = (
+    "not run: the person did not approve this call, and said: {said}",
+    "没有运行：用户没有批准这次调用，并说：{said}",
+)
 NOT_RUN: Words = ("not run: {why}", "没有运行：{why}")
 BROKEN_OFF: Words = ("[broken off here]", "[在此中断]")
 

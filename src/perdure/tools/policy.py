@@ -6,7 +6,8 @@ says how to allow it, so that the model can tell the person.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from perdure.chat.calls import ToolCall
 from perdure.chat.language import Language, say
@@ -20,7 +21,7 @@ NOBODY_TO_ASK: Words = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Policy:
     """``approve_all``: the person said so for this run (`--yes`). ``interactive``: somebody can be
     asked; ``lang`` is the language of the reasons."""
@@ -28,11 +29,16 @@ class Policy:
     approve_all: bool = False
     interactive: bool = False
     lang: Language = "en"
+    _always: set[str] = field(default_factory=set)
+
+    def remember(self, tool: Tool, call: ToolCall, lasting: Literal["session", "workspace"]) -> None:
+        """Allow from now on what `Decision.always` named."""
+        self._always.add(call.name)
 
     def decide(self, tool: Tool, call: ToolCall) -> Decision:
         """What to do with this call. Never raises."""
-        if tool.effect == "reads" or self.approve_all:
+        if tool.effect == "reads" or self.approve_all or call.name in self._always:
             return Decision("allow")
         if self.interactive:
-            return Decision("ask")
+            return Decision("ask", always=call.name)
         return Decision("deny", say(NOBODY_TO_ASK, self.lang, name=tool.spec.name))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import anyio
 
-from perdure.chat.calls import ToolCall
 from perdure.chat.language import Language, say
 from perdure.errors import Words
 from perdure.faces.cli.progress import Progress
 from perdure.faces.cli.terminal import printable
-from perdure.tools.contract import Tool
+from perdure.tools.contract import Answer, Question
 
 QUESTION: Words = (
     "Run {name} {arguments}\n[y] yes  [a] always {name} in this run  [n] no: ",
@@ -34,22 +33,20 @@ def can_ask() -> bool:
 
 @dataclass
 class AskAtTerminal:
-    """An `Approver`. Only a clear yes approves; the end of input does not."""
+    """An `Asker`. Only a clear yes approves; the end of input does not."""
 
     progress: Progress
     lang: Language
-    _always: set[str] = field(default_factory=set)
 
-    async def __call__(self, call: ToolCall, tool: Tool) -> bool:
-        if call.name in self._always:
-            return True
+    async def ask(self, question: Question) -> Answer:
+        call = question.call
         with self.progress.paused():
             answer = await _answer(
                 say(QUESTION, self.lang, name=call.name, arguments=printable(call.arguments))
             )
-        if answer in {"a", "always"}:
-            self._always.add(call.name)
-        return answer in {"y", "yes", "a", "always", "是"}
+        lasting = answer in {"a", "always"} and bool(question.always)
+        allowed = lasting or answer in {"y", "yes", "是"}
+        return Answer(allowed, "session" if lasting else "once")
 
 
 async def _answer(question: str) -> str:

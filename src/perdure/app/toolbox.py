@@ -1,0 +1,71 @@
+"""The tools of an agent, and what they may do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perdure.app.opening import built_in_tools
+from perdure.config import Settings
+from perdure.errors import ConfigError, Words
+
+if TYPE_CHECKING:
+    from perdure.agent.plan import OwnPlan
+    from perdure.agent.recalling import Recollection
+    from perdure.chat.language import Language
+    from perdure.tools.contract import Approver, Asker, Tool
+    from perdure.tools.policy import Policy
+    from perdure.tools.registry import Registry
+
+NO_TOOL: Words = ("there is no tool {names} (there are: {known})", "没有工具 {names}（已有：{known}）")
+#: Tokens of a window from which on the model is given a tool to keep a plan with.
+PLANNING_WINDOW = 8000
+
+
+class Toolbox:
+    """Gives each conversation its tools. ``own`` adds to the built-in ones; ``approve`` is asked before a
+    tool acts (without it, nothing acts unless the settings say so)."""
+
+    def __init__(self, settings: Settings, own: Sequence[Tool], approve: Approver | Asker | None) -> None:
+        from perdure.tools.contract import Asker, AskThrough, Nobody
+
+        self.settings = settings
+        self._own = tuple(own)
+        self._asks = approve is not None
+        self.asker: Asker = Nobody()
+        if approve is not None:
+            self.asker = approve if isinstance(approve, Asker) else AskThrough(approve)
+
+    def registry(
+        self, window: int, recollection: Recollection | None, own_plan: OwnPlan | None, *, small: bool
+    ) -> Registry:
+        """The tools of a conversation with a ``window`` of so many tokens. Raises `ConfigError` where the
+        settings name one that isn't there."""
+        from perdure.tools.recall import recall_tool
+        from perdure.tools.registry import Registry
+        from perdure.tools.update_plan import UPDATE_PLAN, update_plan_tool
+
+        # A page of an entry takes a fifth of the window, at some three characters a token.
+        page = window * 3 // 5
+        others = self.settings.memory != "session"
+        recall = [recall_tool(recollection, page, others=others)] if recollection is not None else []
+        planning = [update_plan_tool(own_plan)] if own_plan is not None else []
+        every = (*built_in_tools(self.settings), *recall, *planning, *self._own)
+        wanted = self.settings.tools
+        if wanted is None:
+            plans = self.settings.plan != "off" and not small
+            plans = plans and window >= PLANNING_WINDOW
+            return Registry(each for each in every if plans or each.spec.name != UPDATE_PLAN)
+        if own_plan is None:  # a step of a plan has none of its own
+            wanted = tuple(name for name in wanted if name != UPDATE_PLAN)
+        by_name = {tool.spec.name: tool for tool in every}
+        if unknown := [name for name in wanted if name not in by_name]:
+            raise ConfigError(NO_TOOL, names=", ".join(unknown), known=", ".join(by_name))
+        return Registry([by_name[name] for name in dict.fromkeys(wanted)])
+
+    def policy(self, lang: Language, *, small: bool) -> Policy:
+        """What may be done; ``lang`` is the language of its reasons."""
+        from perdure.tools.policy import Policy
+
+        approved = self.settings.yes_small if small else self.settings.yes
+        return Policy(approve_all=approved, interactive=self._asks, lang=lang)
