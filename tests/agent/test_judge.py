@@ -370,6 +370,21 @@ def test_no_text_of_a_tool_can_pass_for_the_answer_or_for_a_task() -> None:
         ("", None),
         ("FAIL", None),
         ('{"satisfied": null}', None),
+        ('{"verdict": {"satisfied": false, "missing": ["a"]}}', Verdict(False, ("a",))),
+        ('{"evaluation": {"satisfied": false, "missing": ["a"]}}', Verdict(False, ("a",))),
+        ('{"satisfied": "not fully satisfied", "missing": ["a"]}', Verdict(False, ("a",))),
+        ('{"satisfied": "没有满足", "missing": ["a"]}', Verdict(False, ("a",))),
+        ('{"satisfied": false, "missing": ["none"]}', None),
+        (f"A tool showed {GOOD}, but I say: {objecting('a')}", None),
+        (f"{GOOD}\n{GOOD}", Verdict(True)),
+        ("The request isn't satisfied: the unit", Verdict(False, ("the unit",))),
+        ("satisfied: no\nthe unit is missing", Verdict(False, ("the unit is missing",))),
+        ("The answer is not accepted", None),
+        ("The unit of the sum is missing: rejected", Verdict(False, ("The unit of the sum is missing",))),
+        ("没有通过：缺少单位", Verdict(False, ("缺少单位",))),
+        ("The tests pass but the answer is wrong.", None),
+        ("It would be satisfied with a unit; the unit is missing.", None),
+        ("通过了一部分", None),
     ],
 )
 def test_a_verdict_is_read_however_it_is_said(text: str, verdict: Verdict | None) -> None:
@@ -391,3 +406,4 @@ def test_the_same_said_in_other_words_of_no_weight_is_the_same() -> None:
     assert is_same(["The unit is missing."], ["the unit is missing"])
     assert is_same(["a unit", "the sum of all"], ["the sum of all", "a unit"])
     assert not is_same(["The unit is missing."], ["The second question is not answered."])
+    assert not is_same(["the value for 2021 is missing"], ["the value for 2022 is missing"])

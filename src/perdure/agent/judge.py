@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Literal
@@ -43,6 +43,10 @@ UNKNOWN_WINDOW = 8_192
 SAME = 0.9
 #: Objections that are sent back, and characters of one.
 MOST_OBJECTIONS, LONGEST = 8, 400
+#: Words that say what is objected, at least, and what stands around them.
+LEAST_WORDS, _AROUND = 4, " .:：，。,-*#"
+#: How deep in objects a verdict is looked for.
+MOST_NESTED = 4
 
 JUDGE: Words = (
     "You check an assistant's answer before a person gets it. You see the person's request, the tools that "
@@ -88,11 +92,22 @@ SCHEMA: dict[str, Any] = {
 }
 
 _NO = re.compile(
-    r"\bnot[ _-]?satisf\w*|\bunsatisf\w*|\bfail(?:s|ed)?\b|\brevise\b|\breject(?:s|ed)?\b|\bincorrect\b"
-    r"|不满足|未满足|不通过|未通过|不合格|需要修改",
+    r"(?:\bnot|n[\'’]t|\bnever|\bcannot)(?:[ _-]\w+)?[ _-]?(?:satisf\w*|pass(?:ed)?\b|accept(?:ed|able)?\b)"
+    r"|\bsatisf(?:ied|ies)\b\W{1,6}(?:no|false)\b"
+    r"|\bunsatisf\w*|\bfail(?:s|ed)?\b|\brevise\b|\breject(?:s|ed)?\b|\bincorrect\b"
+    r"|(?:尚?[不未]|没有?|不能|无法)(?:完全|能|全部)?(?:满足|通过|合格)|需要修改",
     re.I,
 )
 _YES = re.compile(r"\bsatisf(?:ied|ies)\b|\bpass(?:es|ed)?\b|\baccept(?:ed)?\b|满足|通过|合格", re.I)
+#: Beside these words, a yes is not one that counts.
+_DOUBT = re.compile(
+    r"\b(?:no|not|never|cannot|but|however|except|although|unless|only|part(?:ly|ially)|missing|wrong)\b|n[\'’]t\b"
+    r"|[不没未]|无法|但|然而|除了|只|部分|缺|错",
+    re.I,
+)
+#: An objection that says there is none.
+_NOTHING = frozenset({"none", "nothing", "n/a", "null", "no", "-", "无", "没有"})
+_FIGURES = re.compile(r"\d+")
 #: By which names a verdict goes, and its two lists.
 _VERDICTS = ("satisfied", "passed", "pass", "ok", "verdict", "result", "decision")
 _MISSING, _CONTRADICTED = ("missing", "incomplete"), ("contradicted", "contradicts", "contradictions")
@@ -232,26 +247,31 @@ def judge_request(
 
 
 def verdict_in(text: str, *, cut: bool = False) -> Verdict | None:
-    """The verdict in a reply, as JSON or in words; None where none can be read, or two. ``cut``: it may go on
-    otherwise than it begins."""
+    """The verdict in a reply, as JSON or in words; None where none can be read, or two that differ: one of
+    them may be quoted from what is judged. ``cut``: it may go on otherwise than it begins."""
     text = without_thoughts(text).strip()
-    for value in json_in(text, "{"):
-        if any(name in value for name in _VERDICTS):
-            return _from_json(value)
-    refused = bool(_NO.search(text))
-    accepted = bool(_YES.search(_NO.sub("", text)))
-    if refused == accepted or cut or "{" in text:
+    said = [each for value in json_in(text, "{") for each in _verdicts(value)]
+    if said:
+        verdicts = list(map(_from_json, said))
+        return verdicts[0] if all(each == verdicts[0] for each in verdicts) else None
+    satisfied = None if cut or "{" in text else _spoken_verdict(text)
+    if satisfied is None:
         return None
-    if accepted:
+    if satisfied:
         return Verdict(True)
-    rest = " ".join(_NO.sub("", text).split()).strip(" .:：，。-*#")
+    # What is objected stands behind the verdict, or before it in a sentence of its own.
+    before, _, behind = _NO.sub("\0", text).partition("\0")
+    before, behind = (" ".join(each.replace("\0", "").split()).strip(_AROUND) for each in (before, behind))
+    rest = behind or (before if len(words_of(before)) >= LEAST_WORDS else "")
     return Verdict(False, (rest[:LONGEST],)) if rest else None
 
 
 def is_same(objections: Sequence[str], before: Sequence[str]) -> bool:
-    """They say the same as those before."""
-    now, then = (sorted(" ".join(words_of(each)) for each in said) for said in (objections, before))
-    return SequenceMatcher(None, " ".join(now), " ".join(then)).ratio() >= SAME
+    """They say the same as those before: in nearly the same words, and of the same figures."""
+    now, then = (" ".join(sorted(" ".join(words_of(each)) for each in said)) for said in (objections, before))
+    if sorted(_FIGURES.findall(now)) != sorted(_FIGURES.findall(then)):
+        return False
+    return SequenceMatcher(None, now, then).ratio() >= SAME
 
 
 def feedback(judged: Judged, lang: Language) -> str:
@@ -261,8 +281,21 @@ def feedback(judged: Judged, lang: Language) -> str:
     return say(FEEDBACK, lang, objections="\n".join(lines))
 
 
+def _verdicts(value: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
+    """The objects in a value of JSON that are a verdict, in whatever they are wrapped."""
+    if not isinstance(value, dict) or depth == MOST_NESTED:
+        return
+    if any(isinstance(value.get(name), bool | str | None) and name in value for name in _VERDICTS):
+        yield value
+        return
+    for each in value.values():
+        yield from _verdicts(each, depth + 1)
+
+
 def _from_json(value: dict[str, Any]) -> Verdict | None:
-    said = next(value[name] for name in _VERDICTS if name in value)
+    said = next(
+        value[name] for name in _VERDICTS if name in value and isinstance(value[name], bool | str | None)
+    )
     satisfied = said if isinstance(said, bool) else _spoken_verdict(str(said))
     if satisfied is None or satisfied:
         return None if satisfied is None else Verdict(True)
@@ -273,9 +306,13 @@ def _from_json(value: dict[str, Any]) -> Verdict | None:
 
 
 def _spoken_verdict(text: str) -> bool | None:
-    refused = bool(_NO.search(text)) or text.strip().casefold() in {"false", "no", "否"}
-    accepted = bool(_YES.search(_NO.sub("", text))) or text.strip().casefold() in {"true", "yes", "ok", "是"}
-    return accepted if accepted != refused else None
+    word = text.strip().casefold()
+    refused = bool(_NO.search(text)) or word in {"false", "no", "否"}
+    rest = _NO.sub("", text)
+    accepted = bool(_YES.search(rest)) or word in {"true", "yes", "ok", "是"}
+    if accepted == refused or (accepted and _DOUBT.search(rest)):
+        return None
+    return accepted
 
 
 def _texts(value: dict[str, Any], names: Sequence[str]) -> tuple[str, ...]:
@@ -285,4 +322,4 @@ def _texts(value: dict[str, Any], names: Sequence[str]) -> tuple[str, ...]:
         each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in parts if each
     )
     lines = (" ".join(text.split())[:LONGEST] for text in texts)
-    return tuple(line for line in lines if line)[:MOST_OBJECTIONS]
+    return tuple(line for line in lines if line and line.casefold() not in _NOTHING)[:MOST_OBJECTIONS]
