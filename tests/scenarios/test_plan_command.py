@@ -671,3 +671,38 @@ def test_what_was_done_is_told_where_the_time_is_up(tmp_path: Path) -> None:
     assert ran.code == 3
     assert "- [x] 1. find the two services" in ran.out
     assert "- [~] 2. describe the service alpha" in ran.out
+
+
+@pytest.mark.parametrize("failing", ["the last step", "beside one at work"])
+def test_a_failure_whose_new_plan_was_killed_leads_to_it_when_the_plan_goes_on(
+    tmp_path: Path, failing: str
+) -> None:
+    steps = [{"id": "1", "what": "find", "after": []}, {"id": "2", "what": "look", "after": []}]
+    stalled = threading.Event()
+    beside = failing == "beside one at work"
+
+    def script(request: Request) -> Scripted:
+        anew = request.headers["x-perdure-purpose"] == "plan" and bool(model.plans)
+        late = step_of(request) == "1" and request.messages[-1]["role"] == "tool" if beside else anew
+        if late and not stalled.is_set():
+            stalled.set()
+            return Answer("never read", delay=60)
+        return model(request)
+
+    model = Model(steps, {"2": lambda request: Answer("FAILED: not there")})
+    model.again = [[{"id": "a", "what": "look elsewhere", "after": []}]]
+    with ScriptedEndpoint(script) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        running = command.start("run", "--plan", "--parallel", "2", "--yes", "--session", "s", *QUIET, TASK)
+        assert stalled.wait(60)
+        end = time.monotonic() + 30
+        while status_of(command)["2"] != "failed" and time.monotonic() < end:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+        assert status_of(command) == {"1": "running" if beside else "done", "2": "failed"}
+        ran = command("run", "--yes", "--continue", *QUIET)
+        assert not endpoint.refusals
+    assert (ran.code, ran.out) == (0, "The report is written.\n")
+    assert status_of(command) == {"1": "done", "2": "failed", "3": "done"}
+    assert (command.workspace / "done.txt").read_text().split() == ["1", "3"]

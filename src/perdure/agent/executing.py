@@ -40,7 +40,7 @@ class Executing:
         self.request = request
         plan, given = self.conversation.plan, self.planner.given
         if given is not None and not (plan and self.planner.goes_on_with(plan, task, self.conversation)):
-            plan = replace(given, request=request)
+            plan = replace(given, request=request).with_failures_settled()
             self._change(plan)
         if plan is None or not (given or self.planner.goes_on_with(plan, task, self.conversation)):
             return Draw()
@@ -77,7 +77,7 @@ class Executing:
         plan = self.conversation.plan or before
         if end is not None:
             return replace(end, answer="")  # what it says is of a step
-        if plan.is_over and plan.failed == before.failed:
+        if plan.is_over and not plan.asks_for_another:
             return Think()
         if plan.revision < self.planner.revisions:
             self._anew = True
@@ -90,18 +90,16 @@ class Executing:
     def _next_of(self, plan: Plan) -> Next:
         if self.planner.only:
             return Finish("answered", plan.as_markdown(self._lang))
-        return Think() if plan.is_over else Carry()
+        return Think() if plan.is_over and not plan.asks_for_another else Carry()
 
     def _in_step(self, step: str, event: Event) -> None:
         self.steps += isinstance(event, StateChanged) and event.state == "THINKING"
         self.tell(replace(event, plan_step=step))
 
     def _leave_the_rest(self, plan: Plan) -> None:
-        rest = [step for step in plan.steps if not step.is_over]
-        for step in rest:
+        for step in [step for step in plan.steps if not step.is_over]:
             plan = plan.with_step(step.id, status="skipped")
-        if rest:
-            self._change(plan)
+        self._change(plan.with_failures_settled())
 
     def _change(self, plan: Plan) -> None:
         """The plan is now so: journaled, and told."""

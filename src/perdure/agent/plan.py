@@ -165,10 +165,6 @@ class _Carrying:
     _at_work: set[str] = field(default_factory=set)
     _end: Finish | None = None
 
-    def __post_init__(self) -> None:
-        #: The steps for whose failure the rest has been planned anew already.
-        self._failed = self.plan.failed
-
     async def run(self) -> Finish | None:
         try:
             async with anyio.create_task_group() as group:
@@ -180,11 +176,13 @@ class _Carrying:
         return self._end
 
     def _begin(self) -> None:
-        """Begin what can begin, as far as there is room beside."""
-        if self._end is not None or self.plan.failed != self._failed:
+        """Begin what can begin, as far as there is room beside: after a failure nothing new, but what was
+        interrupted beside it goes on."""
+        if self._end is not None:
             return
         interrupted = [step for step in self.plan.steps if step.status == "running"]
-        waiting = [step for step in interrupted if step.id not in self._at_work] + self.plan.ready()
+        waiting = [step for step in interrupted if step.id not in self._at_work]
+        waiting += [] if self.plan.asks_for_another else self.plan.ready()
         for step in waiting[: self.planner.parallel - len(self._at_work)]:
             self._at_work.add(step.id)
             self._change(self.plan.with_step(step.id, status="running"))

@@ -97,12 +97,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``request``: the entry that it is for; ``revision``: how often the rest was planned anew."""
+    """``request``: the entry that it is for; ``revision``: how often the rest was planned anew; ``settled``:
+    ids of the failed steps that are no reason to plan anew any more."""
 
     steps: tuple[Step, ...]
     by: Author = "planner"
     request: int = 0
     revision: int = 0
+    settled: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -113,6 +115,14 @@ class Plan:
     def failed(self) -> frozenset[str]:
         """Ids of the steps that failed."""
         return frozenset(step.id for step in self.steps if step.status == "failed")
+
+    @property
+    def asks_for_another(self) -> bool:
+        """A step failed, and the rest has not been planned anew for it."""
+        return not self.failed.issubset(self.settled)
+
+    def with_failures_settled(self) -> Plan:
+        return replace(self, settled=tuple(sorted(self.failed)))
 
     def step(self, id: str) -> Step:
         return next(step for step in self.steps if step.id == id)
@@ -149,7 +159,8 @@ class Plan:
             )
             for step in rest
         )
-        return replace(self, steps=kept + fresh, revision=self.revision + 1)
+        anew = replace(self, steps=kept + fresh, revision=self.revision + 1)
+        return anew.with_failures_settled()
 
     def as_markdown(self, lang: Language = "en", *, results: int = LONGEST_RESULT, steps: int = 0) -> str:
         """A check list. ``results``: characters shown of each result; ``steps``: of each step, 0 for all."""
@@ -176,12 +187,19 @@ class Plan:
             }
             for step in self.steps
         ]
-        return {"steps": steps, "by": self.by, "request": self.request, "revision": self.revision}
+        return {
+            "steps": steps,
+            "by": self.by,
+            "request": self.request,
+            "revision": self.revision,
+            "settled": list(self.settled),
+        }
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Plan:
         steps = tuple(Step(**{**step, "after": tuple(step["after"])}) for step in body["steps"])
-        return cls(steps, body["by"], body["request"], body["revision"])
+        settled = tuple(body.get("settled", ()))
+        return cls(steps, body["by"], body["request"], body["revision"], settled)
 
 
 def is_same_work(plan: Plan, other: Plan) -> bool:
