@@ -176,3 +176,36 @@ Some words before.
 def test_a_file_with_too_many_steps_is_refused() -> None:
     with pytest.raises(ConfigError, match="at most"):
         read_plan("\n".join(f"- [ ] do {n}" for n in range(MOST_STEPS + 1)))
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "Clean up (after lunch)",
+        "查看日志（在服务器上）",
+        "查看日志（在 Linux 上）",
+        "Deploy (after the release)",
+    ],
+)
+def test_what_a_step_says_in_brackets_stays_where_it_names_no_step(what: str) -> None:
+    assert read_plan(f"- [ ] {what}")[1] == (Step("1", what),)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "(after 1, 2)",
+        "(after 1 and 2)",
+        "(after steps 1 and 2)",
+        "（在 1、2 之后）",
+        "（在步骤 1 和步骤 2 之后）",
+    ],
+)
+def test_after_which_steps_one_comes_is_read_however_it_is_said(after: str) -> None:
+    steps = read_plan(f"- [ ] a\n- [ ] b (at any time)\n- [ ] c {after}")[1]
+    assert steps[2] == Step("3", "c", ("1", "2"))
+
+
+def test_a_long_plan_in_chinese_gives_way_until_it_fits() -> None:
+    plan = Plan(tuple(Step(str(n), "说明服务的名称端口" * 50, (str(n - 1),)) for n in range(1, 41)))
+    assert len(plan.within(900, len, "zh")) <= 900

@@ -706,3 +706,27 @@ def test_a_failure_whose_new_plan_was_killed_leads_to_it_when_the_plan_goes_on(
     assert (ran.code, ran.out) == (0, "The report is written.\n")
     assert status_of(command) == {"1": "done", "2": "failed", "3": "done"}
     assert (command.workspace / "done.txt").read_text().split() == ["1", "3"]
+
+
+def test_a_plan_of_the_models_own_does_not_replace_one_that_waits(tmp_path: Path) -> None:
+    broken = True
+    other = "What is 2+2?"
+
+    def script(request: Request) -> Scripted:
+        if not broken and request.messages[-1]["content"] == other:
+            return Answer(calls=[("p", "update_plan", {"steps": [{"id": "1", "what": "own"}]})])
+        return model(request)
+
+    model = Model(STEPS, {"3": lambda request: Plain(400, {"error": {"message": "no"}}) if broken else None})
+    window = ("--context-window", "16000")
+    with ScriptedEndpoint(script) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        command("run", "--plan", "--yes", "--session", "s", *window, *QUIET, TASK)
+        broken = False
+        ran = command("run", "--yes", "--session", "s", *window, *QUIET, other)
+        assert (ran.code, status_of(command)["3"]) == (0, "running")
+        assert "a plan was made for the person already" in endpoint.requests[-1].messages[-1]["content"]
+        again = command("run", "--yes", "--continue", *window, *QUIET)
+        assert not endpoint.refusals
+    assert again.code == 0, again.err
+    assert set(status_of(command).values()) == {"done"}

@@ -26,7 +26,7 @@ from perdure.chat.language import say
 from perdure.chat.messages import Entry, Kind, text_of, without_thoughts
 from perdure.chat.plans import LONGEST_RESULT, Plan, Step, is_same_work, lane_of
 from perdure.chat.tokens import TokenCounter
-from perdure.errors import Words
+from perdure.errors import ToolError, Words
 from perdure.memory.shortening import kept_within, shortened
 from perdure.models.client import ModelClient
 
@@ -136,6 +136,11 @@ class OwnPlan:
         conversation = self._conversation
         if conversation is None:
             raise RuntimeError("begin() comes first")
+        if conversation.plan is not None and conversation.plan.by != "model":
+            raise ToolError(
+                "error: a plan was made for the person already, and is kept until its request is answered; "
+                "work without one of your own"
+            )
         if not steps:
             conversation.plan_is_over()
             return

@@ -25,8 +25,8 @@ MOST_STEPS, LONGEST_STEP = 40, 500
 LONGEST_RESULT = 1_500
 #: Characters of a result that the list shows, where there is room; then less.
 SHOWN_RESULTS = (160, 60, 0)
-#: Characters of a step that the list shows where there is no more room.
-LEAST_STEP = 60
+#: Characters of a step that the list shows where there is no more room; then less.
+SHOWN_STEPS = (60, 24, 8)
 #: How deep in objects a list of steps is looked for.
 MOST_NESTED = 4
 
@@ -57,7 +57,11 @@ _LISTED = re.compile(
     r"^\s*(?:[-*+•]\s+|(?P<id>\d{1,3})(?:[.):]\s+|[、：．]\s*|[.):](?=[\u3400-\u9fff])))(?P<what>\S.*?)\s*$"
 )
 _RESULT = re.compile(r"^\s+(?:→|->|=>)\s*(?P<result>\S.*?)\s*$")
-_AFTER = re.compile(r"\s*[(（]\s*(?:after|在)\s*(?P<ids>[^()（）]*?)\s*(?:之后)?\s*[)）]\s*$", re.I)
+#: Only numbers of steps: `(after lunch)` and `（在服务器上）` are part of what a step says.
+_IDS = rf"(?:steps?\s+|步骤\s*|第\s*)?{_ID}(?:\s*(?:[,，、;；&和]|and)\s*(?:steps?\s+|步骤\s*)?{_ID})*"
+_AFTER = re.compile(
+    rf"\s*[(（]\s*(?:after\s+(?P<ids>{_IDS})|在\s*(?P<ids_zh>{_IDS})\s*步?\s*[之以]?后)\s*[)）]\s*$", re.I
+)
 _ANY_TIME = re.compile(r"\s*[(（]\s*(?:at any time|随时)\s*[)）]\s*$", re.I)
 _HEADING = re.compile(r"^\s*#+\s*(?P<title>\S.*?)\s*#*\s*$")
 _FENCE = re.compile(r"^\s*(```|~~~)")
@@ -169,7 +173,8 @@ class Plan:
     def within(self, room: int, count: Any, lang: Language) -> str:
         """The check list in at most ``room`` tokens, as ``count`` counts a text: results give way first, then
         the ends of long steps; ids and how far each is stay in any case."""
-        for results, steps in (*((results, 0) for results in SHOWN_RESULTS), (0, LEAST_STEP)):
+        forms = (*((results, 0) for results in SHOWN_RESULTS), *((0, steps) for steps in SHOWN_STEPS))
+        for results, steps in forms:
             text = self.as_markdown(lang, results=results, steps=steps)
             if count(text) <= room:
                 return text
@@ -344,7 +349,8 @@ def _written(match: re.Match[str], before: Sequence[Step]) -> Step:
     groups = match.groupdict()
     what, after = groups["what"], _before(before)
     if told := _AFTER.search(what):
-        what, after = what[: told.start()], tuple(re.findall(r"[\w.]+", told["ids"]))
+        named = re.sub(r"steps?\b|and\b", " ", told["ids"] or told["ids_zh"], flags=re.I)
+        what, after = what[: told.start()], tuple(_IS_ID.findall(named))
     elif told := _ANY_TIME.search(what):
         what, after = what[: told.start()], ()
     boxes = {box: status for status, box in BOXES.items()} | {"X": "done"}

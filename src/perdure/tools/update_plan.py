@@ -46,7 +46,8 @@ SPEC = ToolSpec(
 
 
 class PlanKeeper(Protocol):
-    """Who keeps the plan of a conversation. May raise `perdure.errors.StoreError`."""
+    """Who keeps the plan of a conversation. May raise `perdure.errors.StoreError`, and `ToolError` where
+    another plan stands, which the model can't replace."""
 
     def keep(self, steps: Sequence[Step]) -> None:
         """The plan is now this one; without steps there is none any more."""
