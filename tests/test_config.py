@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure.config import ModelPrice, Secret, Settings, is_loopback, load
+from perdure.config import McpServer, ModelPrice, Secret, Settings, is_loopback, load
 from perdure.errors import ConfigError
 
 
@@ -214,3 +214,81 @@ def test_a_checkouts_own_file_lowers_what_may_be_spent_and_never_raises_it(
     assert (settings.max_cost, settings.max_tokens) == (kept, kept * 100)
     assert loaded(folders, {"PERDURE_MAX_COST": "9"}).max_cost == 9, "the person's own word"
     assert loaded(folders, {"PERDURE_MAX_TOKENS": "9"}, max_tokens="11").max_tokens == 11
+
+
+def test_rules_add_up_from_wherever_they_come(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "perdure.toml").write_text('allow = ["bash(git log *)"]\ndeny = ["bash(rm *)"]\n')
+    (tmp_path / "perdure.toml").write_text('deny = ["edit_file(vendor/**)"]\nask = ["bash(make *)"]\n')
+    settings = load(
+        {"workspace": tmp_path, "allow": ["bash(ls, *)"]},
+        {"PERDURE_ALLOW": "calculator; bash(a, b)\nread_file"},
+        config_folder=tmp_path / "own",
+    )
+    assert settings.allow == ("bash(git log *)", "calculator", "bash(a, b)", "read_file", "bash(ls, *)")
+    assert settings.ask == ("bash(make *)",)
+    assert settings.deny == ("bash(rm *)", "edit_file(vendor/**)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'allow = ["bash"]',
+        '[mcp.x]\ncommand = "run-me"',
+        'tool_files = ["tools.py"]',
+        'sandbox = "off"',
+        "sandbox_network = true",
+        'sandbox_folders = ["~"]',
+    ],
+)
+def test_a_checkout_may_not_open_what_the_person_has_not(tmp_path: Path, text: str) -> None:
+    (tmp_path / "perdure.toml").write_text(text + "\n")
+    with pytest.raises(ConfigError, match="your own configuration folder"):
+        load({"workspace": tmp_path}, {})
+
+
+@pytest.mark.parametrize("name", ["read_only", "offline"])
+def test_a_checkout_may_tighten_and_not_loosen(tmp_path: Path, name: str) -> None:
+    own, theirs = tmp_path / "own", tmp_path / "perdure.toml"
+    own.mkdir()
+    theirs.write_text(f"{name} = false\n")
+    (own / "perdure.toml").write_text(f"{name} = true\n")
+    assert getattr(load({"workspace": tmp_path}, {}, config_folder=own), name)
+    theirs.write_text(f"{name} = true\n")
+    (own / "perdure.toml").write_text("")
+    assert getattr(load({"workspace": tmp_path}, {}, config_folder=own), name)
+    assert not getattr(load({"workspace": tmp_path, name: False}, {}, config_folder=own), name)
+
+
+def test_servers_of_tools(tmp_path: Path) -> None:
+    (tmp_path / "perdure.toml").write_text(
+        "[mcp.files]\ncommand = \"npx -y 'a server'\"\nenv = { TOKEN = 'hidden' }\nreads = ['look']\n"
+        "[mcp.web]\nurl = 'https://example.org/mcp'\ntimeout = 5\ntools = ['search']\n"
+    )
+    (tmp_path / "workspace").mkdir()
+    servers = load({"workspace": tmp_path / "workspace"}, {}, config_folder=tmp_path).mcp
+    assert servers["files"] == McpServer(("npx", "-y", "a server"), env={"TOKEN": "hidden"}, reads=("look",))
+    assert servers["web"] == McpServer(url="https://example.org/mcp", timeout=5.0, tools=("search",))
+    assert "hidden" not in repr(servers)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mcp = 3", "must be tables"),
+        ("[mcp.x]\n", "either a command or a url"),
+        ("[mcp.x]\ncommand = 'a'\nurl = 'http://b'", "either a command or a url"),
+        ("[mcp.x]\nurl = 'ftp://b'", "http"),
+        ("[mcp.x]\ncommand = 'a'\nkind = 1", "not kind"),
+        ("[mcp.'x y']\ncommand = 'a'", "letters"),
+        ("[mcp.x]\ncommand = 'a'\nenv = { A = 1 }", "table of texts"),
+        ("[mcp.x]\ncommand = 'a'\ntimeout = 0", "seconds"),
+        ("deny = 'x'\nask = [1]", "list of rules"),
+        ("sandbox = 'maybe'", "auto, on, off"),
+    ],
+)
+def test_what_is_no_server_and_no_rule_is_told(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "perdure.toml").write_text(text + "\n")
+    (tmp_path / "workspace").mkdir()
+    with pytest.raises(ConfigError, match=said):
+        load({"workspace": tmp_path / "workspace"}, {}, config_folder=tmp_path)

@@ -108,7 +108,9 @@ def test_the_embedded_model_judges_end_to_end_whatever_its_verdict(tmp_path: Pat
     assert ran.code in {0, 3}
     (finished,) = ran.of("run.finished")
     assert finished["judged"] in {"satisfied", "unsatisfied", "unjudged"}
-    assert ran.of("tool.finished")[0]["output"] == "1092", "what it looked up is right, whatever it says of it"
+    assert ran.of("tool.finished")[0]["output"] == "1092", (
+        "what it looked up is right, whatever it says of it"
+    )
     assert finished["answer"].strip()
     assert ran.of("judge")
     off = command("run", "What is 23*47+11? Use the calculator.", "--json", "--yes", timeout=180)
