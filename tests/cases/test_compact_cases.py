@@ -30,6 +30,8 @@ from perdure.models.endpoint import EndpointClient
 from scenarios.perdure_command import Command
 from scripted_endpoint import Answer, Plain, Request, Scripted, ScriptedEndpoint
 
+#: Of a known size, where the numbers of a test hang on it.
+FEW_TOOLS = ("--tools", "calculator,read_file,bash,recall,update_plan")
 COUNTER = counter_for("o200k_base")
 OVERLOADED = Plain(500, {"error": {"message": "overloaded"}})
 WORDS = "so that it takes its room in the window, "
@@ -330,7 +332,7 @@ def test_a_prompt_that_was_cut_in_silence_is_told_with_both_figures_and_sent_aga
             return Answer("", usage=usage)
         return Answer("cut" if count(request.body) > read else "whole", usage=usage)
 
-    options = ["--model", "gpt-4o", "--context-window", str(window), "--session", "s", "--json"]
+    options = ["--model", "gpt-4o", "--context-window", str(window), "--session", "s", "--json", *FEW_TOOLS]
     task = "End with OVER. " + "a word and more " * ((sent - 1000) // 4)
     with ScriptedEndpoint(play) as endpoint:
         command = Command(tmp_path, endpoint.base_url)
@@ -876,7 +878,7 @@ def test_the_room_for_the_answer_is_counted_and_an_error_leaves_nothing_in_the_h
 ) -> None:
     window = 10_000
     options = ["--model", "gpt-4o", "--max-output-tokens", "3000", "--session", "s", "--json"]
-    options += ["--context-window", str(window) if known else "128000"]
+    options += ["--context-window", str(window) if known else "128000", *FEW_TOOLS]
     with answering(good, words=40, window=window) as endpoint:
         command = Command(tmp_path, endpoint.base_url)
         for number in range(2):

@@ -150,6 +150,10 @@ class Conversation:
         own = {"model": self.model, "prompt": digest(self._memory)} if purpose == "think" else {}
         self._record("usage", {"purpose": purpose, "usage": asdict(usage), "cost": cost, **own})
 
+    def record(self, type: str, body: Mapping[str, Any]) -> None:
+        """Journal an event that changes nothing in the prompt."""
+        self._record(type, body)
+
     def finished(self, status: str) -> None:
         """Journal how a turn ended."""
         self._record("turn.finished", {"status": status})

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.chat.events import Event
     from perdure.chat.plans import Plan
     from perdure.models.client import ModelClient
+    from perdure.tools.changes import ChangeLog
     from perdure.tools.registry import Registry
 
 
@@ -62,6 +63,7 @@ class Assembly:
         spending: Spending,
     ) -> Loop:
         from perdure.agent.acting import Acting
+        from perdure.agent.changes import FileChanges
         from perdure.agent.loop import Loop
         from perdure.agent.plan import OwnPlan
         from perdure.agent.states import Limits
@@ -75,9 +77,10 @@ class Assembly:
             """The loop of the conversation, or of a step of its plan."""
             recollection = self.recollection(recaller)
             own_plan = None if lane else OwnPlan()
-            registry = self.registry(client, recollection, own_plan)
+            changes = FileChanges()
+            registry = self.registry(client, recollection, own_plan, changes)
             conversation = self.conversation(client, registry.specs, session, lane=lane)
-            for each in (recollection, own_plan):
+            for each in (recollection, own_plan, changes):
                 if each is not None:
                     each.begin(conversation)
             policy = self._tools.policy(conversation.lang, small=_small(client))
@@ -175,10 +178,16 @@ class Assembly:
         return mode != "code"
 
     def registry(
-        self, client: ModelClient, recollection: Recollection | None, own_plan: OwnPlan | None
+        self,
+        client: ModelClient,
+        recollection: Recollection | None,
+        own_plan: OwnPlan | None,
+        changes: ChangeLog | None = None,
     ) -> Registry:
-        window = self._models.window(client)
-        return self._tools.registry(window, recollection, own_plan, small=_small(client))
+        # What was learnt of the model in earlier turns counts as well: schemas must leave room for the rest.
+        learnt = self._sessions.journal.learnt(client.model).get("window")
+        window = min(self._models.window(client), learnt or self._models.window(client))
+        return self._tools.registry(window, recollection, own_plan, changes, small=_small(client))
 
     def conversation(
         self,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.models.embedder import Embedder
     from perdure.store.archive import Archive
     from perdure.store.journal import Journal
+    from perdure.tools.changes import ChangeLog
     from perdure.tools.contract import Tool
 
 NO_MODEL: Words = ("name a model with --model", "请用 --model 指定模型")
@@ -38,13 +39,24 @@ NO_STORE: Words = (
 )
 
 
-def built_in_tools(settings: Settings) -> list[Tool]:
-    """The tools every agent has."""
+def built_in_tools(settings: Settings, changes: ChangeLog | None = None) -> list[Tool]:
+    """The tools every agent has; ``changes`` is told what they change in files."""
     from perdure.tools.bash import bash_tool
     from perdure.tools.calculator import calculator
     from perdure.tools.files import read_file_tool
+    from perdure.tools.searching import list_files_tool, search_files_tool
+    from perdure.tools.writing import edit_file_tool, write_file_tool
 
-    return [calculator, read_file_tool(settings.workspace), bash_tool(settings.workspace)]
+    workspace = settings.workspace
+    return [
+        calculator,
+        read_file_tool(workspace),
+        bash_tool(workspace),
+        list_files_tool(workspace),
+        search_files_tool(workspace),
+        write_file_tool(workspace, changes),
+        edit_file_tool(workspace, changes),
+    ]
 
 
 async def open_model(settings: Settings) -> ModelClient:

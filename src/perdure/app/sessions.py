@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -226,6 +227,27 @@ class Sessions:
             if turn:
                 self.journal.record(session, "turn.undone", {"first": turn[0], "last": turn[1]})
         return turn
+
+    def undo_files(self, session: str) -> Mapping[str, str]:
+        """Take back what tools changed in files in a session's last turn: for each path, relative to the
+        session's workspace, what came of it (see `perdure.tools.changes.restore`). What somebody changed
+        since stays, and what commands changed isn't known. Before `undo_turn`, since this goes by the turn.
+        Raises `StoreError` where it can't be journaled, and then nothing is changed."""
+        from perdure.agent.changes import kept_changes
+        from perdure.agent.undone import standing
+        from perdure.store.journal import Recorded
+        from perdure.tools.changes import restore
+
+        with self.held(self.existing(session)):
+            turn = standing(self.records(session)).turn
+            kept = list(kept_changes(self.records(session), *turn)) if turn else []
+            if not kept or not turn:
+                return {}
+            created = next(each for each in self.records(session) if isinstance(each, Recorded))
+            workspace = Path(str(created.body.get("workspace") or self.settings.workspace))
+            about = {"first": turn[0], "last": turn[1], "paths": sorted({each.path for each in kept})}
+            self.journal.record(session, "files.undone", about)
+            return restore(workspace, kept)
 
     def undo_compaction(self, session: str) -> Sequence[int] | None:
         """Take a session's last compaction back, with its summary: the numbers of the entries that stand in

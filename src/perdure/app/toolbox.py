@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from perdure.agent.plan import OwnPlan
     from perdure.agent.recalling import Recollection
     from perdure.chat.language import Language
+    from perdure.tools.changes import ChangeLog
     from perdure.tools.contract import Approver, Asker, Tool
     from perdure.tools.policy import Policy
     from perdure.tools.registry import Registry
 
 NO_TOOL: Words = ("there is no tool {names} (there are: {known})", "没有工具 {names}（已有：{known}）")
-#: Tokens of a window from which on the model is given a tool to keep a plan with.
-PLANNING_WINDOW = 8000
+#: Tokens of a window from which on the model is given these tools unasked: their schemas take some 700 of
+#: each prompt. The others do the same with more steps; a small model mistakes one for another.
+ROOMY_WINDOW = 8000
+FOR_ROOMY_WINDOWS = frozenset({"list_files", "search_files", "write_file", "edit_file", "update_plan"})
 
 
 class Toolbox:
@@ -37,7 +40,13 @@ class Toolbox:
             self.asker = approve if isinstance(approve, Asker) else AskThrough(approve)
 
     def registry(
-        self, window: int, recollection: Recollection | None, own_plan: OwnPlan | None, *, small: bool
+        self,
+        window: int,
+        recollection: Recollection | None,
+        own_plan: OwnPlan | None,
+        changes: ChangeLog | None = None,
+        *,
+        small: bool,
     ) -> Registry:
         """The tools of a conversation with a ``window`` of so many tokens. Raises `ConfigError` where the
         settings name one that isn't there."""
@@ -50,12 +59,12 @@ class Toolbox:
         others = self.settings.memory != "session"
         recall = [recall_tool(recollection, page, others=others)] if recollection is not None else []
         planning = [update_plan_tool(own_plan)] if own_plan is not None else []
-        every = (*built_in_tools(self.settings), *recall, *planning, *self._own)
+        every = (*built_in_tools(self.settings, changes), *recall, *planning, *self._own)
         wanted = self.settings.tools
         if wanted is None:
-            plans = self.settings.plan != "off" and not small
-            plans = plans and window >= PLANNING_WINDOW
-            return Registry(each for each in every if plans or each.spec.name != UPDATE_PLAN)
+            left_out = FOR_ROOMY_WINDOWS if small or window < ROOMY_WINDOW else frozenset()
+            left_out |= {UPDATE_PLAN} if self.settings.plan == "off" else set()
+            return Registry(each for each in every if each.spec.name not in left_out)
         if own_plan is None:  # a step of a plan has none of its own
             wanted = tuple(name for name in wanted if name != UPDATE_PLAN)
         by_name = {tool.spec.name: tool for tool in every}

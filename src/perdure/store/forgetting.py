@@ -106,6 +106,8 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
     _change(cursor, since, "judge", {"missing": [], "contradicted": []})
     # Without steps, it is no plan any more.
     _change(cursor, since, "plan", {"steps": []})
+    # What files held before tools changed them: what was said may have been written there.
+    _change(cursor, since, "file.changed", {"before": None})
     summaries = cursor.execute(
         "DELETE FROM record WHERE session = ? AND id > ? AND type = 'summary' AND seq IS NULL", since
     ).rowcount

@@ -16,7 +16,7 @@ from pathlib import Path
 from perdure.errors import ToolError
 
 _KINDS = (
-    (stat.S_ISDIR, "a folder; list it with a tool for that, for example bash with ls"),
+    (stat.S_ISDIR, "a folder; list it with a tool for that (list_files, or bash with ls)"),
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
@@ -38,7 +38,7 @@ def open_inside(workspace: Path, path: str) -> int:
     except FileNotFoundError:
         raise ToolError(f"error: there is no file {path!r}{_near(root, path)}") from None
     except (OSError, RuntimeError, ValueError) as error:
-        raise ToolError(f"error: {path!r} cannot be opened: {_why(error)}") from None
+        raise ToolError(f"error: {path!r} cannot be opened: {why_not(error)}") from None
     _check_inside(root, real, path)
     try:
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -47,7 +47,7 @@ def open_inside(workspace: Path, path: str) -> int:
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise ToolError(f"error: {path!r} is {_kind(mode)}")
+            raise ToolError(f"error: {path!r} is {kind_of(mode)}")
         _check_inside(root, _where(descriptor, real), path)
     except BaseException:
         os.close(descriptor)
@@ -70,16 +70,16 @@ def _opened_badly(real: Path, error: OSError) -> str:
     try:
         mode = real.stat().st_mode
     except OSError:
-        return _why(error)
+        return why_not(error)
     # A socket, and some devices, can't be opened at all.
-    return _why(error) if stat.S_ISREG(mode) else f"it is {_kind(mode)}"
+    return why_not(error) if stat.S_ISREG(mode) else f"it is {kind_of(mode)}"
 
 
-def _kind(mode: int) -> str:
+def kind_of(mode: int) -> str:
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "not a regular file")
 
 
-def _why(error: Exception) -> str:
+def why_not(error: Exception) -> str:
     told = {
         errno.ELOOP: "its links lead round in a circle",
         errno.EACCES: "no permission",
@@ -98,3 +98,21 @@ def _near(root: Path, path: str) -> str:
     names = {each.name.lower(): each.name for each in islice(folder.iterdir(), 2000)}
     near = difflib.get_close_matches(Path(path).name.lower(), names, 3, 0.5)
     return f"; near it: {', '.join(names[name] for name in near)}" if near else ""
+
+
+def paths_touched(workspace: Path, path: object) -> tuple[str, ...]:
+    """A path as rules see it, relative to the workspace with forward slashes where it lies inside, else
+    whole: as it was given and, where links lead elsewhere, where it leads. Nothing for what is no path."""
+    if not isinstance(path, str) or not path.strip() or "\x00" in path:
+        return ()
+    root = workspace.resolve()
+    try:
+        given = Path(os.path.normpath(root / Path(path).expanduser()))
+        real = Path(os.path.realpath(given))
+    except (OSError, RuntimeError, ValueError):
+        return (path,)
+    return tuple(dict.fromkeys(_seen_from(root, each) for each in (given, real)))
+
+
+def _seen_from(root: Path, path: Path) -> str:
+    return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()

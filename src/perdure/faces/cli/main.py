@@ -152,7 +152,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     tools = parser.add_mutually_exclusive_group()
     tools.add_argument(
-        "--tools", metavar="A,B", help="only these tools (calculator, read_file, bash, recall)"
+        "--tools", metavar="A,B", help="only these tools (perdure tools shows which there are)"
     )
     tools.add_argument("--no-tools", dest="tools", action="store_const", const="", help="no tools at all")
     _add_summary(parser)
@@ -240,9 +240,15 @@ def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         actions,
         "undo",
         "take the last turn back",
-        "The last turn no longer counts: it is not sent or found any more. What tools did stays done.",
+        "The last turn no longer counts: it is not sent or found any more. What tools did stays done, except "
+        "what --files takes back.",
     )
     undo.add_argument("name", metavar="NAME")
+    undo.add_argument(
+        "--files",
+        action="store_true",
+        help="the files too that write_file and edit_file changed in it, unless they were changed since",
+    )
     undo.set_defaults(command=_sessions("undo_turn"))
     verify = _command(
         actions,

@@ -20,6 +20,7 @@ from perdure.errors import ConfigError, Words, why
 from perdure.faces.cli.asking import sure
 from perdure.faces.cli.elsewhere import EXCERPTS, LEFT, tell, tell_forgotten, tell_lingering
 from perdure.faces.cli.listing import rows
+from perdure.faces.cli.restoring import restored_lines
 from perdure.faces.cli.run import settings_from
 from perdure.faces.cli.spans import as_spans, span_of
 from perdure.faces.cli.terminal import json_line, language_of_person, printable, readable_size
@@ -48,6 +49,10 @@ FORKED: Words = ("{new} goes on from entry {at} of {session}", "{new} 从 {sessi
 UNDONE: Words = (
     "taken back: {count:entry|entries} {entries}; what tools did stays done",
     "已撤销：第 {entries} 条记录；工具做过的事不会撤销",
+)
+UNDONE_WITH_FILES: Words = (
+    "taken back: {count:entry|entries} {entries}; what commands did stays done",
+    "已撤销：第 {entries} 条记录；命令做过的事不会撤销",
 )
 WRITTEN: Words = ("written: {file}, {size}", "已写入：{file}，{size}")
 #: In English they are called as in the files.
@@ -247,11 +252,15 @@ def undo_turn(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     lang = language_of_person(settings.lang)
     with Sessions(settings) as sessions:
+        if arguments.files:
+            for line in restored_lines(sessions.undo_files(arguments.name), lang):
+                print(line)
         turn = sessions.undo_turn(arguments.name)
     if turn is None:
         print(say(NOTHING_TO_UNDO, lang))
     else:
-        print(say(UNDONE, lang, count=turn[1] - turn[0] + 1, entries=as_spans([turn])))
+        words = UNDONE_WITH_FILES if arguments.files else UNDONE
+        print(say(words, lang, count=turn[1] - turn[0] + 1, entries=as_spans([turn])))
     return 0
 
 
