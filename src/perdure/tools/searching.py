@@ -10,7 +10,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
@@ -43,6 +44,8 @@ RIPGREP = (
     "--sort=path",
     "--null",
 )
+
+LINE_BY_LINE = ("--with-filename", "--no-heading", "--line-number", "--crlf")
 
 LIST_EXAMPLES = (
     Example("Which files are in this project?", {}),
@@ -77,12 +80,13 @@ def list_files_tool(workspace: Path, found: Callable[[], str | None] = ripgrep) 
         program = found()
         argv = [program, "--files", *RIPGREP, "--", folder] if program else _walking("files", folder)
         paths: list[str] = []
-        async for each in _pieces(argv, workspace, b"\0"):
-            name = _relative(each.decode("utf-8", "surrogateescape"))
-            if fits(name):
-                paths.append(name)
-            if len(paths) >= FILES:
-                break
+        async with aclosing(_pieces(argv, workspace, b"\0")) as pieces:
+            async for each in pieces:
+                name = _relative(each.decode("utf-8", "surrogateescape"))
+                if fits(name):
+                    paths.append(name)
+                if len(paths) >= FILES:
+                    break
         if not paths:
             what = f"no file fits {pattern!r}" if pattern else "no files"
             return f"({what} in {_relative(folder)!r}, or all are ignored)"
@@ -120,7 +124,7 @@ def search_files_tool(workspace: Path, found: Callable[[], str | None] = ripgrep
         if program is None:
             return note + await _found(own, workspace, fits)
         case = "--ignore-case" if ignore_case else "--case-sensitive"
-        argv = [program, *RIPGREP, "--no-heading", "--line-number", case, f"--context={around}"]
+        argv = [program, *RIPGREP, *LINE_BY_LINE, case, f"--context={around}"]
         argv += [f"--max-columns={walking.LINE}", "--max-columns-preview", "-e", wanted, "--", folder]
         try:
             return note + await _found(argv, workspace, fits)
@@ -140,25 +144,26 @@ async def _found(argv: Sequence[str], workspace: Path, fits: Callable[[str], boo
     matches, room, files = 0, CHARACTERS, dict[str, None]()
     last = (".", 0)
     cut = False
-    async for piece in _pieces(argv, workspace, b"\n", may_refuse=True):
-        name, separator, rest = piece.decode("utf-8", "replace").partition("\0")
-        line = re.match(r"(\d+)([:-])(.*)", rest, re.DOTALL)
-        path = _relative(name)
-        if not separator or line is None or not fits(path):
-            continue
-        number, is_match, text = int(line[1]), line[2] == ":", line[3].rstrip("\r")[: walking.LINE]
-        if len(shown) >= LINES or room < 0:
-            cut = True
-            break
-        matches += is_match
-        if path not in files:
-            files[path] = None
-            shown.append(path)
-        elif number != last[1] + 1 and last[0] == path and not is_match:
-            shown.append("  …")
-        shown.append(f"  {number}{line[2]} {text}")
-        room -= len(shown[-1])
-        last = (path, number)
+    async with aclosing(_pieces(argv, workspace, b"\n", may_refuse=True)) as pieces:
+        async for piece in pieces:
+            name, separator, rest = piece.decode("utf-8", "replace").partition("\0")
+            line = re.match(r"(\d+)([:-])(.*)", rest, re.DOTALL)
+            path = _relative(name)
+            if not separator or line is None or not fits(path):
+                continue
+            number, is_match, text = int(line[1]), line[2] == ":", line[3].rstrip("\r")[: walking.LINE]
+            if len(shown) >= LINES or room < 0:
+                cut = True
+                break
+            matches += is_match
+            if path not in files:
+                files[path] = None
+                shown.append(path)
+            elif number != last[1] + 1 and last[0] == path and not is_match:
+                shown.append("  …")
+            shown.append(f"  {number}{line[2]} {text}")
+            room -= len(shown[-1])
+            last = (path, number)
     if not matches:
         return "(no line fits)"
     count = f"{_count(matches, 'line', 'lines')} in {_count(len(files), 'file', 'files')}"
@@ -168,7 +173,7 @@ async def _found(argv: Sequence[str], workspace: Path, fits: Callable[[str], boo
 
 async def _pieces(
     argv: Sequence[str], workspace: Path, end: bytes, *, may_refuse: bool = False
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """What a program writes, piece by piece, as long as somebody wants more. Raises `_Refused` where it says
     that it can't do that, if it may."""
     import anyio
