@@ -81,7 +81,7 @@ def test_nothing_is_written_over_a_question(tmp_path: Path, terminals: list[Term
     with ScriptedEndpoint([Answer(calls=calls), Answer("all done")]) as endpoint:
         terminal = Terminal(Command(tmp_path, endpoint.base_url), "run", "do two things")
         terminals.append(terminal)
-        terminal.sees("[n] no: ")
+        terminal.sees("say why: ")
         time.sleep(0.5)
         terminal.types("y\n")
         terminal.sees("y\r\n")

@@ -154,6 +154,11 @@ class Conversation:
         """Journal an event that changes nothing in the prompt."""
         self._record(type, body)
 
+    def allow(self, rules: Sequence[str]) -> None:
+        """Journal what the person allows from now on in this session."""
+        self._record("policy.allowed", {"rules": list(rules)})
+        self.allowed += rules
+
     def finished(self, status: str) -> None:
         """Journal how a turn ended."""
         self._record("turn.finished", {"status": status})
@@ -319,6 +324,8 @@ class Conversation:
         memory.scale = self._calibration.scale(exact=self.counts_exactly)
         self._opened: Mapping[str, Any] = {}
         self._open_plan = None
+        #: Rules of what tools may do that the person made in it, by an answer.
+        self.allowed: list[str] = []
         #: What the session's models have taught in it, by who taught it.
         self._taught: dict[str, Learnt] = {}
         self._pairing = Pairing()
@@ -422,6 +429,8 @@ class Conversation:
                 self._open_plan = Plan.from_json(record.body) if record.body["steps"] else None
             case "plan.over":
                 self._open_plan = None
+            case "policy.allowed":
+                self.allowed += record.body["rules"]
             case "model.learnt":
                 self._take_learnt(str(record.body["by"]), Learnt.from_json(record.body))
 
@@ -508,6 +517,7 @@ class Conversation:
                 "opened": self._opened,
                 "plan": self._open_plan.as_json() if self._open_plan else None,
                 "recounted": self._recounted_to,
+                "allowed": self.allowed,
                 "learnt": {by: asdict(learnt) for by, learnt in self._taught.items()},
                 "failed": [self.failed_summaries, self.compactions_since_failure],
                 "memory": self._memory.as_json(),
@@ -521,6 +531,7 @@ class Conversation:
         self._open_plan = Plan.from_json(state["plan"]) if state["plan"] else None
         self.failed_summaries, self.compactions_since_failure = state["failed"]
         self._memory.summarised = self._opened["summarised"]
+        self.allowed = list(state.get("allowed", ()))
         for by, learnt in state["learnt"].items():
             self._take_learnt(by, Learnt.from_json(learnt))
         standing = [seq for seq, _ in state["memory"]["standing"]]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.chat.plans import Plan
     from perdure.models.client import ModelClient
     from perdure.tools.changes import ChangeLog
+    from perdure.tools.policy import Policy
     from perdure.tools.registry import Registry
 
 
@@ -70,6 +71,7 @@ class Assembly:
 
         client = await self._models.main()
         summarizer, judge = await self.summarizer(client), await self._judge(client)
+        policies: list[Policy] = []
         # One question at a time, whatever runs side by side.
         asking = anyio.Lock()
 
@@ -83,11 +85,12 @@ class Assembly:
             for each in (recollection, own_plan, changes):
                 if each is not None:
                     each.begin(conversation)
-            policy = self._tools.policy(conversation.lang, small=_small(client))
+            if not policies:  # the conversation itself comes first, and its steps go by what it may
+                policies.append(self._tools.policy(conversation, small=_small(client)))
             seconds = None if lane else self.settings.max_time
             return Loop(
                 model=client,
-                acting=Acting(registry, policy, self._tools.asker, conversation.lang, asking),
+                acting=Acting(registry, policies[0], self._tools.asker, conversation.lang, asking),
                 conversation=conversation,
                 limits=Limits(self.settings.max_steps, seconds, self._models.output_limit(client)),
                 emit=emit,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
 
-from perdure.app.opening import built_in_tools
+from perdure.app.answers import Answers
+from perdure.app.opening import built_in_tools, config_folder
 from perdure.config import Settings
 from perdure.errors import ConfigError, Words
 
 if TYPE_CHECKING:
+    from perdure.agent.conversation import Conversation
     from perdure.agent.plan import OwnPlan
     from perdure.agent.recalling import Recollection
-    from perdure.chat.language import Language
     from perdure.tools.changes import ChangeLog
     from perdure.tools.contract import Approver, Asker, Tool
     from perdure.tools.policy import Policy
@@ -27,11 +29,15 @@ FOR_ROOMY_WINDOWS = frozenset({"list_files", "search_files", "write_file", "edit
 
 class Toolbox:
     """Gives each conversation its tools. ``own`` adds to the built-in ones; ``approve`` is asked before a
-    tool acts (without it, nothing acts unless the settings say so)."""
+    tool acts (without it, nothing acts unless the settings say so). Raises `ConfigError` where a rule of
+    theirs isn't understood."""
 
     def __init__(self, settings: Settings, own: Sequence[Tool], approve: Approver | Asker | None) -> None:
         from perdure.tools.contract import Asker, AskThrough, Nobody
+        from perdure.tools.rules import rules_of
 
+        for rules in (settings.allow, settings.ask, settings.deny):
+            rules_of(rules)
         self.settings = settings
         self._own = tuple(own)
         self._asks = approve is not None
@@ -72,9 +78,27 @@ class Toolbox:
             raise ConfigError(NO_TOOL, names=", ".join(unknown), known=", ".join(by_name))
         return Registry([by_name[name] for name in dict.fromkeys(wanted)])
 
-    def policy(self, lang: Language, *, small: bool) -> Policy:
-        """What may be done; ``lang`` is the language of its reasons."""
+    def policy(self, conversation: Conversation, *, small: bool) -> Policy:
+        """What may be done in a session. Raises `ConfigError` where what was allowed before can't be read."""
         from perdure.tools.policy import Policy
+        from perdure.tools.rules import rules_of
 
-        approved = self.settings.yes_small if small else self.settings.yes
-        return Policy(approve_all=approved, interactive=self._asks, lang=lang)
+        answers, workspace = Answers(config_folder()), self.settings.workspace
+
+        def keep(rules: Sequence[str], lasting: Literal["session", "workspace"]) -> None:
+            conversation.allow(rules)
+            if lasting == "workspace":
+                # It holds for this session all the same.
+                with suppress(OSError, ConfigError):
+                    answers.add(workspace, rules)
+
+        return Policy(
+            approve_all=self.settings.yes_small if small else self.settings.yes,
+            interactive=self._asks,
+            lang=conversation.lang,
+            read_only=self.settings.read_only,
+            allow=rules_of((*self.settings.allow, *answers.of(workspace), *conversation.allowed)),
+            ask=rules_of(self.settings.ask),
+            deny=rules_of(self.settings.deny),
+            keep=keep,
+        )

@@ -14,10 +14,12 @@ import os
 import shutil
 import signal
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from perdure.errors import ToolError
-from perdure.tools.contract import Tool
+from perdure.tools.contract import Tool, Touch
 from perdure.tools.environment import environment_for_commands
 from perdure.tools.output import readable
 from perdure.tools.processes import PATIENCE, Ran, run_watched
@@ -85,7 +87,12 @@ def bash_tool(
         ran = await run_watched(argv, folder=workspace, environment=surroundings, seconds=seconds)
         return _said(ran, seconds, note)
 
-    return bash
+    return replace(bash, touches=_touches)
+
+
+def _touches(arguments: Mapping[str, Any]) -> Touch:
+    command = arguments.get("command")
+    return Touch(command=command if isinstance(command, str) else None)
 
 
 def _seconds(timeout: float | None) -> float:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from perdure.chat.calls import Example
 from perdure.errors import ToolError
-from perdure.tools.contract import Tool
+from perdure.tools.contract import Tool, Touch
 from perdure.tools.decoding import SAMPLE, encoding_of
 from perdure.tools.registry import tool
-from perdure.tools.workspace import open_inside
+from perdure.tools.workspace import open_inside, paths_touched
 
 #: A page: lines, characters in all, characters of one line.
 PAGE_LINES, PAGE_CHARACTERS, LINE_CHARACTERS = 1_000, 24_000, 2_000
@@ -46,7 +47,7 @@ def read_file_tool(workspace: Path) -> Tool:
         """
         return page_of(workspace, path, start_line, end_line)
 
-    return read_file
+    return replace(read_file, touches=lambda given: Touch(paths=paths_touched(workspace, given.get("path"))))
 
 
 def page_of(workspace: Path, path: str, start_line: int = 1, end_line: int | None = None) -> str:

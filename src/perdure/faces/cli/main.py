@@ -144,7 +144,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--max-time", metavar="SECONDS", help="end after so many seconds")
     parser.add_argument("--max-tokens", metavar="N", help="end before all requests together take more tokens")
     parser.add_argument("--max-cost", metavar="USD", help="end before they cost more US dollars")
-    parser.add_argument("--yes", action="store_true", default=None, help="approve what tools do, unasked")
+    _add_policy(parser)
     parser.add_argument(
         "--tool-calls",
         choices=["native", "examples"],
@@ -188,6 +188,21 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _add_reach(parser)
     parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
     parser.set_defaults(command=_run)
+
+
+def _add_policy(parser: argparse.ArgumentParser) -> None:
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--yes", action="store_true", default=None, help="approve what tools do, unasked")
+    mode.add_argument(
+        "--read-only", action="store_true", default=None, help="tools may only look, whatever is allowed"
+    )
+    for option, about in (
+        ("--allow", "unasked, as bash(git log *) or edit_file(src/**)"),
+        ("--deny", "never"),
+    ):
+        parser.add_argument(
+            option, metavar="RULE", action="append", help=f"tools may do this {about}; may be repeated"
+        )
 
 
 def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

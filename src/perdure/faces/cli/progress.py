@@ -101,6 +101,11 @@ class Progress:
         #: Lines that wait while the person is asked something.
         self._held: list[tuple[str, str]] | None = None
 
+    @property
+    def colours(self) -> bool:
+        """What is written to the terminal may be coloured."""
+        return self._console is not None
+
     def show(self, event: Event) -> None:
         match event:
             case RunStarted():
