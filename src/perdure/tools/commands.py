@@ -167,6 +167,9 @@ def _redirect(node: Node) -> Iterator[Part]:
     """What a redirection writes to; reading writes nothing, unless bash makes a connection of it."""
     if node.type != "file_redirect":
         return
+    if sum(child.is_named and child.type != "file_descriptor" for child in node.children) > 1:
+        # The grammar takes the words behind a redirection for more files; bash, for the command's own.
+        yield Part(why="words stand behind a redirection")
     signs = {_text(child) for child in node.children if not child.is_named}
     target = node.children[-1]
     path = _value(target) if target.is_named and target.type != "file_descriptor" else UNKNOWN
