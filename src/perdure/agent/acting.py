@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from perdure.agent.prompts import CUT_CALL, NOT_APPROVED, NOT_RUN, REFUSED_WITH
 from perdure.chat.calls import ToolCall
-from perdure.chat.events import Event, ToolFinished, ToolRequested, ToolStarted
+from perdure.chat.events import Event, Notice, ToolFinished, ToolRequested, ToolStarted
 from perdure.chat.language import Language, say
 from perdure.errors import ToolError
 from perdure.tools.contract import Asker, Decision, Outcome, Question, Tool
@@ -58,6 +58,8 @@ class Acting:
                     output=outcome.text,
                 )
             )
+            if outcome.notice:
+                emit(Notice(code=f"{call.name}.notice", text=say(outcome.notice, self.lang)))
             outcomes[index] = outcome
             while kept in outcomes:
                 keep(calls[kept], outcomes[kept])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from perdure.config import Settings
+from perdure.config import Sandboxing, Settings
 from perdure.errors import ConfigError, EndpointError, Words
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from perdure.store.journal import Journal
     from perdure.tools.changes import ChangeLog
     from perdure.tools.contract import Tool
+    from perdure.tools.sandbox import Sandbox
 
 NO_MODEL: Words = ("name a model with --model", "请用 --model 指定模型")
 ONE_OF_THESE: Words = (
@@ -51,12 +53,31 @@ def built_in_tools(settings: Settings, changes: ChangeLog | None = None) -> list
     return [
         calculator,
         read_file_tool(workspace),
-        bash_tool(workspace),
+        bash_tool(workspace, sandbox=sandbox_of(settings)),
         list_files_tool(workspace),
         search_files_tool(workspace),
         write_file_tool(workspace, changes),
         edit_file_tool(workspace, changes),
     ]
+
+
+def sandbox_of(settings: Settings) -> Sandbox:
+    """What commands may reach: one for all conversations, so that it is tried once."""
+    folders = (settings.workspace / Path(each).expanduser() for each in settings.sandbox_folders)
+    store = path_of(settings.store).absolute()
+    files = (store.with_name(store.name + ending) for ending in ("", "-wal", "-shm"))
+    hidden = (*files, path_of(None).parent, config_folder())
+    network = settings.sandbox_network
+    return _sandbox(settings.workspace, settings.sandbox, network, tuple(folders), hidden)
+
+
+@cache
+def _sandbox(
+    workspace: Path, mode: Sandboxing, network: bool, folders: tuple[Path, ...], hidden: tuple[Path, ...]
+) -> Sandbox:
+    from perdure.tools.sandbox import Sandbox
+
+    return Sandbox(workspace, mode, network=network, folders=folders, hidden=hidden)
 
 
 async def open_model(settings: Settings) -> ModelClient:

@@ -18,12 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perdure.errors import ToolError
-from perdure.tools.contract import Tool, Touch
+from perdure.chat.language import say
+from perdure.errors import ToolError, Words
+from perdure.tools.contract import Said, Tool, Touch
 from perdure.tools.environment import environment_for_commands
 from perdure.tools.output import readable
 from perdure.tools.processes import PATIENCE, Ran, run_watched
 from perdure.tools.registry import tool
+from perdure.tools.sandbox import Sandbox
 
 #: Seconds a command may take: unless the model says otherwise, and at most.
 USUAL_TIMEOUT, LONGEST_TIMEOUT = 120.0, 600.0
@@ -31,6 +33,11 @@ USUAL_TIMEOUT, LONGEST_TIMEOUT = 120.0, 600.0
 OUTPUT_LIMIT = 30_000
 #: How many processes in the background are named.
 NAMED = 5
+
+NO_SANDBOX: Words = (
+    "shell commands run without a sandbox, and can reach what you can: {why}",
+    "命令不在沙箱中运行，能访问您能访问的一切：{why}",
+)
 
 #: Requests a person might make, for models that choose a tool by likeness.
 EXAMPLES = [
@@ -60,9 +67,11 @@ def bash_tool(
     *,
     environment: Mapping[str, str] | None = None,
     allowed_secrets: Collection[str] = (),
+    sandbox: Sandbox | None = None,
 ) -> Tool:
-    """The tool, for one workspace. ``environment`` is the agent's own unless given; of it, variables
-    that hold secrets by their name reach a command only when they are among ``allowed_secrets``."""
+    """The tool, for one workspace, in a ``sandbox`` or in none. ``environment`` is the agent's own unless
+    given; of it, variables that hold secrets by their name reach a command only when they are among
+    ``allowed_secrets``."""
 
     # The registry's limit is there for a tool that doesn't answer; this one always does, with the
     # output so far, so its own limit comes first.
@@ -84,8 +93,14 @@ def bash_tool(
         shell, note = _shell(surroundings.get("PATH", os.defpath))
         # After -c, a command that begins with a dash would be taken for an option.
         argv = [shell, "-c", f" {command}" if command[0] in "-+" else command]
-        ran = await run_watched(argv, folder=workspace, environment=surroundings, seconds=seconds)
-        return _said(ran, seconds, note)
+        notice = await _told_of(sandbox)
+        sandboxed = sandbox is not None and sandbox.state().in_force
+        if sandbox is not None and sandboxed:
+            argv, surroundings = sandbox.around(argv, workspace), sandbox.environment(surroundings)
+        ran = await run_watched(
+            argv, folder=workspace, environment=surroundings, seconds=seconds, wrapped=sandboxed
+        )
+        return Said(_said(ran, seconds, note, sandboxed), notice=notice)
 
     return replace(bash, touches=_touches)
 
@@ -93,6 +108,25 @@ def bash_tool(
 def _touches(arguments: Mapping[str, Any]) -> Touch:
     command = arguments.get("command")
     return Touch(command=command if isinstance(command, str) else None)
+
+
+async def _told_of(sandbox: Sandbox | None) -> Words | None:
+    """What the person must know: that there is no sandbox, once. Raises `ToolError` where there must be
+    one."""
+    if sandbox is None or sandbox.mode == "off":
+        return None
+    import anyio.to_thread
+
+    state = await anyio.to_thread.run_sync(sandbox.state)
+    if state.in_force:
+        return None
+    why = say(state.why, "en", **state.facts), say(state.why, "zh", **state.facts)
+    if sandbox.mode == "on":
+        raise ToolError(f"error: commands may run in a sandbox only, and there is none: {why[0]}")
+    if sandbox.told:
+        return None
+    sandbox.told = True
+    return say(NO_SANDBOX, "en", why=why[0]), say(NO_SANDBOX, "zh", why=why[1])
 
 
 def _seconds(timeout: float | None) -> float:
@@ -132,9 +166,9 @@ def _shell(path: str) -> tuple[str, str]:
     raise ToolError("error: neither bash nor sh is installed, so no command can be run")
 
 
-def _said(ran: Ran, seconds: float, note: str) -> str:
+def _said(ran: Ran, seconds: float, note: str, sandboxed: bool) -> str:
     """What the model reads."""
-    facts = [_ending(ran, seconds)]
+    facts = [_ending(ran, seconds, sandboxed)]
     if ran.stopped and ran.why == "ended":
         count = len(ran.stopped)
         names = ", ".join(ran.stopped[:NAMED]) + (", …" if count > NAMED else "")
@@ -151,10 +185,13 @@ def _said(ran: Ran, seconds: float, note: str) -> str:
     return f"{output.rstrip(chr(10))}\n{last_line}"
 
 
-def _ending(ran: Ran, seconds: float) -> str:
+def _ending(ran: Ran, seconds: float, sandboxed: bool) -> str:
     code = "no exit code" if ran.code is None else f"exit code {_as_shells_count(ran.code)}"
     if ran.code is not None and ran.code < 0:
         code += f", killed by {_signal_name(-ran.code)}"
+    elif ran.code is not None and sandboxed and 128 < ran.code < 128 + signal.NSIG:
+        # A sandbox ends with this code itself, so it may be the command's own.
+        code += f", as of {_signal_name(ran.code - 128)}"
     if ran.why == "timed out":
         return f"timed out after {seconds:g} s and was stopped; {code}"
     if ran.why == "flooded":

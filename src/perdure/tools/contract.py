@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from perdure.chat.calls import ToolCall, ToolSpec
+from perdure.errors import Words
 
 #: `reads`: looks and changes nothing outside; `acts`: changes something, so it must be approved.
 Effect = Literal["reads", "acts"]
@@ -51,13 +52,29 @@ class Tool:
         return self.run(**arguments)
 
 
+class Said(str):
+    """What a tool says, where there is more to it than the text that the model reads: a ``notice`` for the
+    person."""
+
+    __slots__ = ("notice",)
+
+    notice: Words | None
+
+    def __new__(cls, text: str, *, notice: Words | None = None) -> Self:
+        said = super().__new__(cls, text)
+        said.notice = notice
+        return said
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a call came to: the text the model reads, whether it worked, and seconds taken."""
+    """What a call came to: the text the model reads, whether it worked, and seconds taken; ``notice``: see
+    `Said`."""
 
     text: str
     ok: bool
     seconds: float = 0.0
+    notice: Words | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,9 +48,15 @@ class Ran:
 
 
 async def run_watched(
-    argv: Sequence[str], *, folder: Path, environment: Mapping[str, str], seconds: float
+    argv: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    seconds: float,
+    wrapped: bool = False,
 ) -> Ran:
-    """Run a program, given by its full path, for at most ``seconds``.
+    """Run a program, given by its full path, for at most ``seconds``. ``wrapped``: it is a sandbox, which
+    runs another one and ends as that does.
 
     It has no terminal, and its input is at its end. Cancelling stops it and all its descendants
     before the cancellation goes on. Raises `ToolError` where it can't be started.
@@ -60,7 +66,7 @@ async def run_watched(
     if os.name != "posix":
         raise ToolError("error: programs can be run on Linux, macOS and other POSIX systems only")
     mark = secrets.token_hex(8)
-    request = {"argv": list(argv), "seconds": seconds, "mark": mark, "agent": os.getpid()}
+    request = {"argv": list(argv), "seconds": seconds, "mark": mark, "agent": os.getpid(), "wrapped": wrapped}
     try:
         process = await anyio.open_process(
             [sys.executable, "-I", "-S", watcher.__file__],

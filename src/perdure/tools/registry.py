@@ -21,7 +21,7 @@ import anyio.lowlevel
 from perdure.chat.calls import Example, ToolCall, ToolSpec
 from perdure.chat.encodings import as_shown
 from perdure.errors import ToolError
-from perdure.tools.contract import Effect, Outcome, Tool
+from perdure.tools.contract import Effect, Outcome, Said, Tool
 
 #: What providers accept as a tool's name.
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -119,7 +119,8 @@ class Registry:
             return Outcome(within(text, chosen.output_limit), ok=False)
         except TimeoutError:
             return Outcome(f"error: no result within {chosen.timeout:g} s", ok=False)
-        return Outcome(within(said, chosen.output_limit), ok=True)
+        notice = said.notice if isinstance(said, Said) else None
+        return Outcome(within(said, chosen.output_limit), ok=True, notice=notice)
 
     def _unknown(self, name: str) -> str:
         known = ", ".join(self._tools) or "none"

@@ -18,7 +18,11 @@ is part of every call (some 15 ms of the 20 that `true` takes), and keeps a boun
 that `yes` costs time but no memory. Signals to it are ignored: `pkill python` in a command doesn't
 stop the one that stops it.
 
-The request is one line of JSON on stdin: ``argv``, ``seconds``, ``mark``, ``agent`` (its pid).
+A sandbox stands around a command as two processes of its own, which aren't asked to end but end with
+it: else its exit code, and what it does on SIGTERM, would be lost.
+
+The request is one line of JSON on stdin: ``argv``, ``seconds``, ``mark``, ``agent`` (its pid),
+``wrapped`` (``argv`` is a sandbox with a command in it).
 The end of stdin means: stop. The report is one line of JSON on stdout, followed by the bytes of
 the head and the tail of the output; `perdure.tools.processes` is the other side.
 """
@@ -88,14 +92,18 @@ class Kept:
 class Watch:
     """One command, from its start until nothing of it is left. Raises `OSError` when it can't start.
 
-    ``adopts``: this process is a subreaper. ``agent`` is the pid of the parent."""
+    ``adopts``: this process is a subreaper. ``agent`` is the pid of the parent; ``wrapped``: see above."""
 
-    def __init__(self, argv: list[str], mark: str, agent: int, *, adopts: bool) -> None:
+    def __init__(
+        self, argv: list[str], mark: str, agent: int, *, adopts: bool, wrapped: bool = False
+    ) -> None:
         self.kept = Kept()
         self.status: int | None = None
         self.abandoned = False
         self._mark, self._agent = mark, agent
         self._adopts = adopts
+        #: How the processes of the sandbox itself are called.
+        self._wrapping = _short(" ".join(argv)) if wrapped else None
         self._poll = select.poll()
         self._poll.register(sys.stdin.fileno(), select.POLLIN)
         self._woken = _wake_on_child()
@@ -117,7 +125,11 @@ class Watch:
             self._pump(SETTLE, self._alone, LOOK)
         else:
             why = "flooded" if self.kept.total > FLOOD else "timed out"
-        background = [each.name for each in self._relatives() if each.pid != self._command]
+        background = [
+            each.name
+            for each in self._relatives()
+            if each.pid != self._command and each.name != self._wrapping
+        ]
         self._clear(HASTE if self.abandoned else GRACE)
         left = [f"{each.name} (pid {each.pid})" for each in self._relatives()]
         self._drain()
@@ -202,10 +214,14 @@ class Watch:
                 return
 
     def _send(self, number: int) -> None:
-        if self.status is None:  # not buried yet, so the number of the group is still its own
+        asks = number == signal.SIGTERM
+        # Not buried yet, so the number of the group is still its own. In a sandbox the command's own
+        # group is another one.
+        if self.status is None and not (asks and self._wrapping):
             _quietly(os.killpg, self._command, number)
         for each in self._relatives():
-            _quietly(os.kill, each.pid, number)
+            if not (asks and each.name == self._wrapping):
+                _quietly(os.kill, each.pid, number)
 
 
 def processes() -> Iterator[Process]:
@@ -350,7 +366,13 @@ def main() -> None:
         return  # the agent was gone before it had asked
     request = json.loads(line)
     try:
-        watch = Watch(request["argv"], request["mark"], request["agent"], adopts=adopt_orphans())
+        watch = Watch(
+            request["argv"],
+            request["mark"],
+            request["agent"],
+            adopts=adopt_orphans(),
+            wrapped=request["wrapped"],
+        )
     except OSError as error:
         report: dict[str, object] = {"error": error.errno, "message": error.strerror or str(error)}
         head = tail = b""
