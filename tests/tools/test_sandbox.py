@@ -469,6 +469,21 @@ async def test_ways_to_the_persons_agents_are_not_even_named(workspace: Path) ->
     assert said.startswith("(no output)")
 
 
+@needs_sandbox
+async def test_places_that_may_not_be_looked_at_are_no_trouble(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = tmp_path / "locked"
+    (locked / "bin").mkdir(parents=True)
+    locked.chmod(0)
+    monkeypatch.setenv("PATH", f"{locked}/bin:{os.environ['PATH']}")
+    try:
+        sandbox = Sandbox(workspace, "on", folders=[locked / "bin"], hidden=[locked / "bin"])
+        assert (await bash_tool(workspace, sandbox=sandbox).run(command="echo ran")).startswith("ran")
+    finally:
+        locked.chmod(0o755)
+
+
 # --- where there is none
 
 

@@ -260,7 +260,7 @@ class Sandbox:
         """What stands where; what comes later covers what came before."""
         home, workspace = Path.home(), self.workspace.resolve()
         open_folders = list(dict.fromkeys((workspace, *(each.resolve() for each in self.folders))))
-        open_folders = [each for each in open_folders if each.is_dir()]
+        open_folders = [each for each in open_folders if os.access(each, os.R_OK) and each.is_dir()]
         # Of a root's /proc, the settings of the kernel could be written without any capability.
         arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
         private = [Path(each) for each in PRIVATE if Path(each).is_dir() and not Path(each).is_symlink()]
@@ -294,13 +294,11 @@ class Sandbox:
         within_home = (home / each for each in SECRET_PLACES)
         of_root = (Path(each) for each in OF_ROOT if os.access(each, os.R_OK))
         for each in dict.fromkeys((*within_home, *of_root, *self.hidden, *_sockets())):
-            try:
-                path = each.resolve()
-                there = path.exists()
-            except (OSError, RuntimeError):  # no right to look: then commands have none either
+            if not os.access(each, os.F_OK):  # or there is no right to look: then commands have none either
                 continue
+            path = each.resolve()
             # A folder of perdure's that holds the workspace can't be covered without it.
-            if not there or not in_sight(path) or any(_holds(path, each) for each in open_folders):
+            if not in_sight(path) or any(_holds(path, each) for each in open_folders):
                 continue
             # A socket in a project is the project's: its database, its development server.
             if not (path.is_socket() and any(_holds(each, path) for each in projects)):
@@ -341,7 +339,7 @@ def _toolchains(home: Path) -> Iterator[Path]:
     for each in (*(home / place for place in TOOLCHAINS), *named, *pythons):
         path = Path(os.path.normpath(each))
         hidden = any(_holds(folder, path) and path != folder for folder in private)
-        if path in seen or not hidden or _holds(path, home) or not path.exists():
+        if path in seen or not hidden or _holds(path, home) or not os.access(path, os.R_OK):
             continue
         real = path.resolve()
         if not _holds(real, home) and real not in private:
