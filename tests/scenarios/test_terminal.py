@@ -224,3 +224,64 @@ def test_what_was_answered_stays_on_the_screen_while_it_is_checked(
         code, _ = terminal.ended()
     assert code == 0
     assert "\n" in before, "the living line has a line of its own"
+
+
+def test_always_in_this_session_lasts_and_in_this_workspace_for_other_sessions(
+    tmp_path: Path, terminals: list[Terminal]
+) -> None:
+    def touch(name: str) -> Answer:
+        return Answer(calls=[("a", "bash", {"command": f"touch {name}"})])
+
+    script = [touch("one"), Answer("1"), touch("two"), Answer("2"), touch("three"), Answer("3")]
+    script += [touch("four"), Answer("4"), touch("five"), Answer("5")]
+    with ScriptedEndpoint(script) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        first = Terminal(command, "run", "make a file", "--session", "s")
+        terminals.append(first)
+        first.sees("always bash(touch *) in this session")
+        first.types("a\n")
+        assert first.ended()[0] == 0
+        assert command("run", "again", "--session", "s").code == 0
+        second = Terminal(command, "run", "make a file", "--session", "other")
+        terminals.append(second)
+        second.sees("in this workspace")
+        second.types("w\n")
+        assert second.ended()[0] == 0
+        assert command("run", "again", "--session", "third").code == 0
+        (kept,) = tmp_path.rglob("allowed.json")
+        assert kept.stat().st_mode & 0o077 == 0
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        ran = command("run", "again", "--session", "fourth", "--workspace", str(elsewhere), "--json")
+        assert [each["ok"] for each in ran.of("tool.finished")] == [False], "it is another workspace"
+    made = sorted(path.name for path in command.workspace.iterdir())
+    assert made == ["four", "one", "three", "two"]
+
+
+def test_a_no_may_say_why_and_the_model_reads_it(tmp_path: Path, terminals: list[Terminal]) -> None:
+    with ScriptedEndpoint([MAKE, Answer("told")]) as endpoint:
+        terminal = Terminal(Command(tmp_path, endpoint.base_url), "run", "make a file")
+        terminals.append(terminal)
+        terminal.sees("say why: ")
+        terminal.types("r\n")
+        terminal.sees("Why not? ")
+        terminal.types("name it otherwise\n")
+        assert terminal.ended()[0] == 0
+    assert "name it otherwise" in endpoint.requests[1].messages[-1]["content"]
+
+
+def test_an_edit_is_shown_as_a_difference_before_it_is_approved(
+    tmp_path: Path, terminals: list[Terminal]
+) -> None:
+    edit = {"path": "a.py", "old_text": "x = 1", "new_text": "x = 2"}
+    with ScriptedEndpoint([Answer(calls=[("a", "edit_file", edit)]), Answer("done")]) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        (command.workspace / "a.py").write_text("x = 1\n")
+        terminal = Terminal(command, "run", "change it")
+        terminals.append(terminal)
+        terminal.sees("-x = 1")
+        terminal.sees("+x = 2")
+        terminal.sees("always edit_file(**)")
+        terminal.types("y\n")
+        assert terminal.ended()[0] == 0
+    assert (command.workspace / "a.py").read_text() == "x = 2\n"
