@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain, islice
 from typing import Any
@@ -34,6 +34,8 @@ from perdure.store.journal import Journal, NewEntry, NewEvent, Recorded
 
 #: The form of a checkpoint; one of another form is not read, but made anew from the records.
 CHECKPOINT = 4
+#: The event of rules that the person made by an answer.
+ALLOWED = "policy.allowed"
 #: What the journal keeps of a verdict; what it took stands there as usage.
 VERDICT = ("satisfied", "missing", "contradicted", "round", "reason", "model", "seconds")
 
@@ -156,7 +158,7 @@ class Conversation:
 
     def allow(self, rules: Sequence[str]) -> None:
         """Journal what the person allows from now on in this session."""
-        self._record("policy.allowed", {"rules": list(rules)})
+        self._record(ALLOWED, {"rules": list(rules)})
         self.allowed += rules
 
     def finished(self, status: str) -> None:
@@ -539,6 +541,12 @@ class Conversation:
         recounted = [self._recounted(each) if each.seq <= state["recounted"] else each for each in entries]
         self._memory.restore(state["memory"], recounted)
         self._recounted_to = state["recounted"]
+
+
+def allowed_in(records: Iterable[Entry | Recorded]) -> list[str]:
+    """The rules that the person made in a session, by answers."""
+    made = (each.body["rules"] for each in records if isinstance(each, Recorded) and each.type == ALLOWED)
+    return [rule for rules in made for rule in rules]
 
 
 def digest(memory: Memory) -> str:

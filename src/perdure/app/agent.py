@@ -131,6 +131,13 @@ class Agent:
             loop = await assembly.loop(session, recaller, on_event or _nothing, wish, spending)
             return await loop.run(task)
 
+    async def tools(self) -> Sequence[Tool]:
+        """The tools that a turn has, in the order in which the model is told of them."""
+        from perdure.agent.plan import OwnPlan
+
+        client, assembly = await self.client(), self._assembly
+        return assembly.registry(client, assembly.recollection(self.sessions.recaller), OwnPlan()).tools
+
     async def compact(self, session: str, *, preview: bool = False) -> Compacted | None:
         """Compact a session now, down to the low water mark; None where nothing can leave and nothing
         waits for a summary. ``preview``: only say what would leave and what the gist would become.

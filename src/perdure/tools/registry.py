@@ -96,6 +96,10 @@ class Registry:
     def specs(self) -> Sequence[ToolSpec]:
         return tuple(each.spec for each in self._tools.values())
 
+    @property
+    def tools(self) -> Sequence[Tool]:
+        return tuple(self._tools.values())
+
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name)
 

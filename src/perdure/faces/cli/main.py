@@ -29,6 +29,22 @@ With no endpoint set, the small embedded model runs."""
 
 NOT_WRITTEN = ("the output could not be written: {why}", "无法写出输出：{why}")
 
+COMMANDS = frozenset(
+    {
+        "run",
+        "chat",
+        "sessions",
+        "context",
+        "compact",
+        "recall",
+        "forget",
+        "embedded",
+        "doctor",
+        "tools",
+        "mcp",
+        "acp",
+    }
+)
 #: What `perdure sessions` can do.
 SESSIONS = "{list,show,export,import,fork,undo,verify,rm}"
 #: The options that all commands take.
@@ -55,10 +71,11 @@ def run(argv: Sequence[str]) -> int:
         # A terminal that can't show a character shows another one; nothing that was done is lost over it.
         sys.stdout.reconfigure(errors="replace")
     parser = build_parser()
-    arguments = parser.parse_args(argv)
-    if arguments.command is None:
+    worded = _worded(argv)
+    if worded is None:
         parser.print_help()
         return USAGE
+    arguments = parser.parse_args(worded)
     from perdure.errors import PerdureError, why
 
     try:
@@ -75,6 +92,21 @@ def run(argv: Sequence[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _worded(argv: Sequence[str]) -> Sequence[str] | None:
+    """The arguments with the command that they leave out: `run` for a task behind -p, or one on stdin; else
+    `chat`. None where nothing was asked for and nobody is there."""
+    if any(each in COMMANDS or each in {"-h", "--help", "--version"} for each in argv):
+        return argv
+    if "-p" in argv:
+        at = argv.index("-p")
+        task = [each for each in argv[at + 1 : at + 2] if not each.startswith("-") or each == "-"]
+        return ["run", *argv[:at], *argv[at + 1 + len(task) :], *(["--", *task] if task else ["-"])]
+    if sys.stdin.isatty():
+        return ["chat", *argv]
+    task = [sys.stdin.read()] if sys.stdin is not None else []
+    return ["run", *argv, "--", *task] if task and task[0].strip() else None
 
 
 def _tell(error: PerdureError, arguments: argparse.Namespace) -> None:
@@ -110,6 +142,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(command=None, lang=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_run(commands)
+    _add_chat(commands)
     _add_sessions(commands)
     _add_context(commands)
     _add_compact(commands)
@@ -131,6 +164,39 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "task", metavar="TASK", nargs="?", help="what to do; - or nothing reads it from stdin"
     )
     parser.add_argument("--json", action="store_true", help="write events, one JSON object a line, to stdout")
+    _add_work(parser)
+    planning = parser.add_mutually_exclusive_group()
+    planning.add_argument(
+        "--plan",
+        action="store_const",
+        const="on",
+        help="make a plan first, and work on each of its steps in a window of its own",
+    )
+    planning.add_argument("--no-plan", dest="plan", action="store_const", const="off", help="never plan")
+    planning.add_argument("--plan-only", action="store_true", help="make a plan, print it, and stop")
+    planning.add_argument(
+        "--plan-file", metavar="FILE", help="carry out the plan in FILE, a check list in Markdown"
+    )
+    parser.set_defaults(command=_run)
+
+
+def _add_chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "chat",
+        "talk with it at the terminal (what perdure alone does)",
+        "A chat at the terminal. /help in it shows its commands.",
+        uses=tuple(COMMON),
+    )
+    _add_work(parser)
+    parser.add_argument(
+        "--plan", action="store_const", const="on", help="make a plan first, for each request"
+    )
+    parser.set_defaults(command=_chat)
+
+
+def _add_work(parser: argparse.ArgumentParser) -> None:
+    """What a task is worked on with."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--session", metavar="NAME", help="go on with a session, or make it")
     which.add_argument(
@@ -164,18 +230,6 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     parser.add_argument("--judge-rounds", metavar="N", help="how often an answer goes back (default 2)")
     parser.add_argument("--judge-model", metavar="NAME", help="another model of the endpoint that checks")
-    planning = parser.add_mutually_exclusive_group()
-    planning.add_argument(
-        "--plan",
-        action="store_const",
-        const="on",
-        help="make a plan first, and work on each of its steps in a window of its own",
-    )
-    planning.add_argument("--no-plan", dest="plan", action="store_const", const="off", help="never plan")
-    planning.add_argument("--plan-only", action="store_true", help="make a plan, print it, and stop")
-    planning.add_argument(
-        "--plan-file", metavar="FILE", help="carry out the plan in FILE, a check list in Markdown"
-    )
     parser.add_argument(
         "--parallel", metavar="N", help="steps of a plan that run side by side at most (default 1)"
     )
@@ -187,7 +241,6 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     _add_reach(parser)
     parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
-    parser.set_defaults(command=_run)
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:
@@ -393,6 +446,12 @@ def _command(
         shown = {} if option in uses else {"help": argparse.SUPPRESS}
         shared.add_argument(option, **about | shown, default=argparse.SUPPRESS)
     return parser
+
+
+def _chat(arguments: argparse.Namespace) -> int:
+    from perdure.faces.chat.opening import open_chat
+
+    return open_chat(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -100,7 +100,7 @@ def run_task(arguments: argparse.Namespace) -> int:
     agent = Agent(settings, approve=approve)
     wish = {"plan": plan, "plan_only": arguments.plan_only, "goes_on": not told}
     turn = partial(agent.run, task, session=session, **wish)
-    finished = anyio.run(_until_done_or_interrupted, agent, turn, show)
+    finished = anyio.run(until_done_or_interrupted, agent, turn, show)
     if finished is None:
         return INTERRUPTED
     if finished.answer and not arguments.json and not progress.streams:
@@ -130,7 +130,7 @@ def exit_code(finished: RunFinished) -> int:
     return int(ended_by.exit_code) if ended_by else EXIT_CODES[finished.status]
 
 
-async def _until_done_or_interrupted(
+async def until_done_or_interrupted(
     agent: Agent, run: Callable[..., Awaitable[RunFinished]], show: Callable[[Event], None]
 ) -> RunFinished | None:
     """The end of the run, or None where a signal came first, or the reader of our output went away:
@@ -171,6 +171,11 @@ def _session(arguments: argparse.Namespace, settings: Settings) -> str:
     is none to go on with."""
     if not arguments.goes_on:
         return new_session_name() if arguments.session is None else str(arguments.session)
+    return newest_session(settings)
+
+
+def newest_session(settings: Settings) -> str:
+    """The session of the workspace that changed last. Raises `ConfigError` where there is none."""
     with Sessions(settings) as sessions:
         newest = sessions.newest()
     if newest is None:

@@ -1,0 +1,1 @@
+"""The chat: what `perdure` alone opens at a terminal."""
