@@ -104,6 +104,31 @@ def load(
     return replace(Settings(workspace=chosen["workspace"]), **typed(chosen))
 
 
+def origins(
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    workspace: Path,
+    *,
+    config_folder: Path | None = None,
+) -> dict[str, str]:
+    """Where each setting that was made comes from: the path of a file, the name of a variable, or `flag`;
+    of rules, which add up, all of them. Raises `ConfigError` as `load` does."""
+    files = [workspace / "perdure.toml"]
+    if config_folder is not None:
+        files.insert(0, config_folder / "perdure.toml")
+    layers = [{name: str(path) for name in _from_file(path)} for path in files]
+    variables = {f"PERDURE_{each.name.upper()}": each.name for each in fields(Settings)}
+    variables = {"OPENAI_API_KEY": "api_key", "OPENAI_BASE_URL": "base_url"} | variables
+    layers.append({name: variable for variable, name in variables.items() if environment.get(variable)})
+    layers.append({name: "flag" for name, value in flags.items() if value is not None})
+    found: dict[str, str] = {}
+    for layer in layers:
+        for name, origin in layer.items():
+            both = name in ADDED_UP and name in found
+            found[name] = f"{found[name]}, {origin}" if both else origin
+    return found
+
+
 def _sum(name: str, chosen: Mapping[str, Any], layer: Mapping[str, Any]) -> tuple[str, ...]:
     both = (typed({name: each[name]})[name] for each in (chosen, layer) if name in each)
     return tuple(dict.fromkeys(rule for rules in both for rule in rules))

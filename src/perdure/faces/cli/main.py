@@ -149,6 +149,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_recall(commands)
     _add_forget(commands)
     _add_embedded(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -431,6 +432,19 @@ def _add_embedded(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     install.set_defaults(command=_embedded_install)
 
 
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "doctor",
+        "what is installed, reachable and allowed here",
+        "Looks at each part and says whether it works. 1 where something that is set can't; changes nothing.",
+        uses=("--model", "--base-url", "--store", "--lang"),
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
+    parser.set_defaults(command=_doctor)
+
+
 def _command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
@@ -493,6 +507,12 @@ def _compact(arguments: argparse.Namespace) -> int:
     from perdure.faces.cli.context import compact_session
 
     return compact_session(arguments)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from perdure.faces.cli.doctor import examine
+
+    return examine(arguments)
 
 
 def _embedded_install(arguments: argparse.Namespace) -> int:
