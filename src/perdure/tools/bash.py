@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from perdure.tools.output import readable
 from perdure.tools.processes import PATIENCE, Ran, run_watched
 from perdure.tools.registry import tool
 from perdure.tools.sandbox import Sandbox
+from perdure.tools.shell import FOLDER, Memo, OwnMemo, beginning, ending, shell_of
 
 #: Seconds a command may take: unless the model says otherwise, and at most.
 USUAL_TIMEOUT, LONGEST_TIMEOUT = 120.0, 600.0
@@ -68,10 +68,12 @@ def bash_tool(
     environment: Mapping[str, str] | None = None,
     allowed_secrets: Collection[str] = (),
     sandbox: Sandbox | None = None,
+    memo: Memo | None = None,
 ) -> Tool:
     """The tool, for one workspace, in a ``sandbox`` or in none. ``environment`` is the agent's own unless
     given; of it, variables that hold secrets by their name reach a command only when they are among
-    ``allowed_secrets``."""
+    ``allowed_secrets``. ``memo``: of the conversation that it is used in."""
+    own = OwnMemo()
 
     # The registry's limit is there for a tool that doesn't answer; this one always does, with the
     # output so far, so its own limit comes first.
@@ -79,7 +81,7 @@ def bash_tool(
     async def bash(command: str, timeout: float | None = None) -> str:
         """Run a shell command in the workspace; returns its output (stdout and stderr) and exit code.
 
-        Each call is a new shell: `cd` and variables don't last. There is no terminal and no input,
+        Each call is a new shell: `cd` lasts, variables don't. There is no terminal and no input,
         so nothing can be asked and no editor opens. Processes left in the background are stopped
         when the command ends.
 
@@ -90,17 +92,20 @@ def bash_tool(
         seconds = _seconds(timeout)
         _check(command, workspace)
         surroundings = environment_for_commands(environment or os.environ, allowed_secrets)
-        shell, note = _shell(surroundings.get("PATH", os.defpath))
-        # After -c, a command that begins with a dash would be taken for an option.
-        argv = [shell, "-c", f" {command}" if command[0] in "-+" else command]
+        shell = shell_of(surroundings.get("PATH", os.defpath))
         notice = await _told_of(sandbox)
         sandboxed = sandbox is not None and sandbox.state().in_force
+        began = beginning(memo or own, workspace, sandbox)
+        argv = shell.argv(command)
         if sandbox is not None and sandboxed:
-            argv, surroundings = sandbox.around(argv, workspace), sandbox.environment(surroundings)
+            argv, surroundings = sandbox.around(argv, began.folder), sandbox.environment(surroundings)
         ran = await run_watched(
-            argv, folder=workspace, environment=surroundings, seconds=seconds, wrapped=sandboxed
+            argv, folder=began.folder, environment=surroundings, seconds=seconds, wrapped=sandboxed
         )
-        return Said(_said(ran, seconds, note, sandboxed), notice=notice)
+        ended = ending(ran.told, began.folder, workspace, sandbox)
+        own.last = {FOLDER: str(ended.folder)}
+        notes = [note for note in (shell.note, began.note, ended.note) if note]
+        return Said(_said(ran, seconds, notes, sandboxed), notice=notice, left=own.last)
 
     return replace(bash, touches=_touches)
 
@@ -157,16 +162,7 @@ def _check(command: str, workspace: Path) -> None:
         )
 
 
-def _shell(path: str) -> tuple[str, str]:
-    """The shell's full path, and what the model must know about it."""
-    if bash := shutil.which("bash", path=path):
-        return str(Path(bash).absolute()), ""
-    if sh := shutil.which("sh", path=path) or shutil.which("sh", path=os.defpath):
-        return str(Path(sh).absolute()), "bash was not found, so sh ran this"
-    raise ToolError("error: neither bash nor sh is installed, so no command can be run")
-
-
-def _said(ran: Ran, seconds: float, note: str, sandboxed: bool) -> str:
+def _said(ran: Ran, seconds: float, notes: Sequence[str], sandboxed: bool) -> str:
     """What the model reads."""
     facts = [_ending(ran, seconds, sandboxed)]
     if ran.stopped and ran.why == "ended":
@@ -176,9 +172,7 @@ def _said(ran: Ran, seconds: float, note: str, sandboxed: bool) -> str:
         facts.append(f"{processes} left in the background and stopped: {names}")
     if ran.left:
         facts.append(f"could not be stopped: {', '.join(ran.left[:NAMED])}")
-    if note:
-        facts.append(note)
-    last_line = f"[{'; '.join(facts)}]"
+    last_line = f"[{'; '.join((*facts, *notes))}]"
     output = readable(ran.head, ran.tail, ran.total, OUTPUT_LIMIT - len(last_line) - 1)
     if not output.strip():
         output = "(no output)" if ran.total == 0 else f"(nothing visible: {ran.total} bytes of output)"

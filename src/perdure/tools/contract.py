@@ -54,27 +54,31 @@ class Tool:
 
 class Said(str):
     """What a tool says, where there is more to it than the text that the model reads: a ``notice`` for the
-    person."""
+    person; what it ``left`` for its next call in the conversation, which is journaled with it."""
 
-    __slots__ = ("notice",)
+    __slots__ = ("left", "notice")
 
     notice: Words | None
+    left: Mapping[str, Any] | None
 
-    def __new__(cls, text: str, *, notice: Words | None = None) -> Self:
+    def __new__(
+        cls, text: str, *, notice: Words | None = None, left: Mapping[str, Any] | None = None
+    ) -> Self:
         said = super().__new__(cls, text)
-        said.notice = notice
+        said.notice, said.left = notice, left
         return said
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a call came to: the text the model reads, whether it worked, and seconds taken; ``notice``: see
-    `Said`."""
+    """What a call came to: the text the model reads, whether it worked, and seconds taken; ``notice``
+    and ``left``: see `Said`."""
 
     text: str
     ok: bool
     seconds: float = 0.0
     notice: Words | None = None
+    left: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

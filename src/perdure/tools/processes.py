@@ -36,7 +36,8 @@ class Ran:
     """How a program went. ``code`` is its exit code, minus the signal where one ended it, or None
     where it could not be stopped. ``head`` and ``tail`` are what was kept of ``total`` bytes of
     output. ``stopped`` are the command lines of processes that were still there, in the
-    background, and were stopped; ``left`` those that could not be (another user's)."""
+    background, and were stopped; ``left`` those that could not be (another user's). ``told`` is what
+    it wrote to the descriptor `watcher.TELLS`."""
 
     why: Why
     code: int | None
@@ -45,6 +46,7 @@ class Ran:
     total: int
     stopped: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    told: str | None = None
 
 
 async def run_watched(
@@ -139,6 +141,7 @@ def _report(answer: bytes, length: int) -> Ran:
         total=report["total"],
         stopped=tuple(report["stopped"]),
         left=tuple(report["left"]),
+        told=report["told"],
     )
 
 

@@ -123,8 +123,10 @@ class Registry:
             return Outcome(within(text, chosen.output_limit), ok=False)
         except TimeoutError:
             return Outcome(f"error: no result within {chosen.timeout:g} s", ok=False)
-        notice = said.notice if isinstance(said, Said) else None
-        return Outcome(within(said, chosen.output_limit), ok=True, notice=notice)
+        text = within(said, chosen.output_limit)
+        if isinstance(said, Said):
+            return Outcome(text, ok=True, notice=said.notice, left=said.left)
+        return Outcome(text, ok=True)
 
     def _unknown(self, name: str) -> str:
         known = ", ".join(self._tools) or "none"

@@ -206,6 +206,16 @@ class Sandbox:
         """The environment of commands in it."""
         return {name: value for name, value in own.items() if name not in WAYS_OUT}
 
+    def shows(self, folder: Path) -> bool:
+        """A folder outside is the same one in it: true of all where it isn't in force."""
+        if not self.state().in_force:
+            return True
+        path = folder.resolve()
+        if any(_holds(each, path) for each in self._open_folders()):
+            return True
+        own = [Path(each) for each in (*PRIVATE, "/proc", "/dev", tempfile.gettempdir())]
+        return not any(_holds(each.resolve(), path) for each in (*own, Path.home()))
+
     def around(self, argv: Sequence[str], folder: Path) -> list[str]:
         """The command line that runs ``argv`` in it, in a folder."""
         return [
@@ -258,9 +268,7 @@ class Sandbox:
 
     def _mounts(self) -> list[str]:
         """What stands where; what comes later covers what came before."""
-        home, workspace = Path.home(), self.workspace.resolve()
-        open_folders = list(dict.fromkeys((workspace, *(each.resolve() for each in self.folders))))
-        open_folders = [each for each in open_folders if os.access(each, os.R_OK) and each.is_dir()]
+        home, open_folders = Path.home(), self._open_folders()
         # Of a root's /proc, the settings of the kernel could be written without any capability.
         arguments = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
         private = [Path(each) for each in PRIVATE if Path(each).is_dir() and not Path(each).is_symlink()]
@@ -280,6 +288,11 @@ class Sandbox:
         for each in self._covered(open_folders, home.resolve()):
             arguments += ["--tmpfs", str(each)] if each.is_dir() else ["--ro-bind", "/dev/null", str(each)]
         return arguments
+
+    def _open_folders(self) -> list[Path]:
+        """Those that can be written: the workspace, and what was named and is there."""
+        named = dict.fromkeys(each.resolve() for each in (self.workspace, *self.folders))
+        return [each for each in named if os.access(each, os.R_OK) and each.is_dir()]
 
     def _covered(self, open_folders: Sequence[Path], home: Path) -> Iterator[Path]:
         """Files and folders that would be in sight and stay hidden."""

@@ -41,6 +41,9 @@ from collections.abc import Callable, Iterator
 
 #: The variable that marks the processes of a call.
 MARK = "PERDURE_CALL"
+#: The descriptor over which a command may tell where it ended, and the longest that it can tell. So high
+#: that no script uses it for itself.
+TELLS, LONGEST_TOLD = 198, 4096
 
 #: Bytes of output kept from the beginning and from the end.
 HEAD, TAIL = 64 * 1024, 128 * 1024
@@ -109,10 +112,15 @@ class Watch:
         self._woken = _wake_on_child()
         self._poll.register(self._woken, select.POLLIN)
         self._output, writer = os.pipe()
+        self._told, teller = os.pipe()
+        # Whoever fills it must not wait here, and nobody may keep this one waiting.
+        for end in (self._told, teller):
+            os.set_blocking(end, False)
         try:
-            self._command = _spawn(argv, writer)
+            self._command = _spawn(argv, writer, teller)
         finally:
             os.close(writer)
+            os.close(teller)
         self._poll.register(self._output, select.POLLIN)
 
     def run(self, seconds: float) -> dict[str, object]:
@@ -134,7 +142,15 @@ class Watch:
         left = [f"{each.name} (pid {each.pid})" for each in self._relatives()]
         self._drain()
         code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
-        return {"why": why, "code": code, "stopped": background, "left": left}
+        return {"why": why, "code": code, "stopped": background, "left": left, "told": self._heard()}
+
+    def _heard(self) -> str | None:
+        """What the command told; None where that is nothing, or too much."""
+        try:
+            told = os.read(self._told, LONGEST_TOLD + 2)
+        except BlockingIOError:
+            return None
+        return os.fsdecode(told.removesuffix(b"\n")) if 0 < len(told) <= LONGEST_TOLD + 1 else None
 
     def _over(self) -> bool:
         return self.abandoned or self.status is not None or self.kept.total > FLOOD
@@ -305,13 +321,14 @@ def adopt_orphans() -> bool:
         return False
 
 
-def _spawn(argv: list[str], output: int) -> int:
+def _spawn(argv: list[str], output: int, teller: int) -> int:
     """Start the command in a session of its own, with no terminal, no input, and every signal as it
     is by default: Python ignores SIGPIPE, and an ignored signal stays ignored after exec."""
     plan: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, output, 1),
         (os.POSIX_SPAWN_DUP2, output, 2),
+        (os.POSIX_SPAWN_DUP2, teller, TELLS),
     ]
     signals = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
     return os.posix_spawn(
