@@ -8,7 +8,7 @@ tell the world; the journal keeps.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -91,7 +91,7 @@ class Loop:
     model works, for the next compaction; ``judge`` checks the answer (without one, no answer is looked at);
     ``recollection`` brings what is no longer in view, with ``recalls`` by itself as well; ``planner``: a plan
     is made first and carried out; ``spending``: that of the run, which several loops may share; ``price``:
-    the model's, in US dollars of a usage."""
+    the model's, in US dollars of a usage; ``news``: what went wrong before and is no reason not to begin."""
 
     model: ModelClient
     acting: Acting
@@ -107,6 +107,7 @@ class Loop:
     steps: int = 0
     spending: Spending = field(default_factory=Spending)
     price: Price = lambda usage: None
+    news: Sequence[PerdureError] = ()
 
     def __post_init__(self) -> None:
         self._account = Account(self.spending, self._used)
@@ -134,6 +135,8 @@ class Loop:
         self._tell(self._started(task))
         for words, entry in self.conversation.mended:
             self._tell(Notice(code="session.mended", text=say(words, self._lang, entry=entry)))
+        for each in self.news:
+            self._tell(Notice(code="tools", text=each.say(self._lang)))
         try:
             end = await self._turn(partial(self._ask, task))
         except anyio.get_cancelled_exc_class():

@@ -68,9 +68,9 @@ class Agent:
         #: What is kept: the sessions, without a model.
         self.sessions = Sessions(self.settings, journal=journal, archive=archive)
         self._models = Models(self.settings, client)
-        self._assembly = Assembly(
-            self.settings, self.sessions, self._models, Toolbox(self.settings, tools, approve)
-        )
+        #: What it can do: the tools there are, and what they may do.
+        self.tools = Toolbox(self.settings, tools, approve)
+        self._assembly = Assembly(self.settings, self.sessions, self._models, self.tools)
 
     async def __aenter__(self) -> Self:
         return self
@@ -131,7 +131,7 @@ class Agent:
             loop = await assembly.loop(session, recaller, on_event or _nothing, wish, spending)
             return await loop.run(task)
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools_of_a_turn(self) -> Sequence[Tool]:
         """The tools that a turn has, in the order in which the model is told of them."""
         from perdure.agent.plan import OwnPlan
 

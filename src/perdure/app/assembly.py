@@ -102,6 +102,7 @@ class Assembly:
                 planner=None if lane else self._planner(client, conversation, opened, wish),
                 spending=spending,
                 price=partial(self._models.price, client.model),
+                news=() if lane else self._tools.news(),
             )
 
         return opened("", emit)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from perdure.app.answers import Answers
 from perdure.app.opening import built_in_tools, config_folder
 from perdure.config import Settings
-from perdure.errors import ConfigError, Words
+from perdure.errors import ConfigError, PerdureError, Words
 
 if TYPE_CHECKING:
     from perdure.agent.conversation import Conversation
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.agent.recalling import Recollection
     from perdure.tools.changes import ChangeLog
     from perdure.tools.contract import Approver, Asker, Tool
+    from perdure.tools.own import Provided
     from perdure.tools.policy import Policy
     from perdure.tools.registry import Registry
 
@@ -39,11 +40,30 @@ class Toolbox:
         for rules in (settings.allow, settings.ask, settings.deny):
             rules_of(rules)
         self.settings = settings
-        self._own = tuple(own)
+        self._own, self._troubles = _own_tools(settings, own)
         self._asks = approve is not None
         self.asker: Asker = Nobody()
         if approve is not None:
             self.asker = approve if isinstance(approve, Asker) else AskThrough(approve)
+
+    def news(self) -> list[PerdureError]:
+        """What is wrong with tools that were left out, each once."""
+        told, self._troubles = self._troubles, []
+        return told
+
+    def provided(self) -> list[Provided]:
+        """The tools there are, and where each is from; without those that belong to a conversation."""
+        from perdure.tools.own import Provided
+
+        return [*(Provided(each) for each in built_in_tools(self.settings)), *self._own]
+
+    def verdict(self, tool: Tool) -> str:
+        """What becomes of a call of which nothing more is known: `allow`, `ask` or `deny`."""
+        from perdure.chat.calls import ToolCall
+
+        small = self.settings.embedded or self.settings.tool_calls == "examples"
+        call = ToolCall("", tool.spec.name, "{}")
+        return self.policy(None, small=small).decide(tool, call).verdict
 
     def registry(
         self,
@@ -65,7 +85,8 @@ class Toolbox:
         others = self.settings.memory != "session"
         recall = [recall_tool(recollection, page, others=others)] if recollection is not None else []
         planning = [update_plan_tool(own_plan)] if own_plan is not None else []
-        every = (*built_in_tools(self.settings, changes), *recall, *planning, *self._own)
+        own = (each.tool for each in self._own)
+        every = (*built_in_tools(self.settings, changes), *recall, *planning, *own)
         wanted = self.settings.tools
         if wanted is None:
             left_out = FOR_ROOMY_WINDOWS if small or window < ROOMY_WINDOW else frozenset()
@@ -78,15 +99,18 @@ class Toolbox:
             raise ConfigError(NO_TOOL, names=", ".join(unknown), known=", ".join(by_name))
         return Registry([by_name[name] for name in dict.fromkeys(wanted)])
 
-    def policy(self, conversation: Conversation, *, small: bool) -> Policy:
-        """What may be done in a session. Raises `ConfigError` where what was allowed before can't be read."""
+    def policy(self, conversation: Conversation | None, *, small: bool) -> Policy:
+        """What may be done in a session; without one, before any answer was given in it. Raises
+        `ConfigError` where what was allowed before can't be read."""
         from perdure.tools.policy import Policy
         from perdure.tools.rules import rules_of
 
         answers, workspace = Answers(config_folder()), self.settings.workspace
+        allowed = conversation.allowed if conversation is not None else []
 
         def keep(rules: Sequence[str], lasting: Literal["session", "workspace"]) -> None:
-            conversation.allow(rules)
+            if conversation is not None:
+                conversation.allow(rules)
             if lasting == "workspace":
                 # It holds for this session all the same.
                 with suppress(OSError, ConfigError):
@@ -95,10 +119,27 @@ class Toolbox:
         return Policy(
             approve_all=self.settings.yes_small if small else self.settings.yes,
             interactive=self._asks,
-            lang=conversation.lang,
+            lang=conversation.lang if conversation is not None else "en",
             read_only=self.settings.read_only,
-            allow=rules_of((*self.settings.allow, *answers.of(workspace), *conversation.allowed)),
+            allow=rules_of((*self.settings.allow, *answers.of(workspace), *allowed)),
             ask=rules_of(self.settings.ask),
             deny=rules_of(self.settings.deny),
             keep=keep,
         )
+
+
+def _own_tools(settings: Settings, given: Sequence[Tool]) -> tuple[list[Provided], list[PerdureError]]:
+    """The tools beside the built-in ones: those of the program, of files and of packages; and what is wrong.
+    Raises `ConfigError` where a file is broken, or a name in it is taken."""
+    from perdure.memory.passages import RECALL
+    from perdure.tools.own import Provided, together, tools_in_file, tools_in_packages
+    from perdure.tools.update_plan import UPDATE_PLAN
+
+    built_in = [Provided(each) for each in built_in_tools(settings)]
+    own = [Provided(each, "program") for each in given]
+    for file in settings.tool_files:
+        own += tools_in_file(file)
+    packaged, broken = tools_in_packages()
+    reserved = {UPDATE_PLAN, RECALL}
+    every, left_out = together(built_in, [*own, *packaged], reserved)
+    return every[len(built_in) :], [*broken, *left_out]

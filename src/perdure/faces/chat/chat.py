@@ -157,7 +157,7 @@ class Chat:
 
     async def tools(self) -> Sequence[Tool]:
         """The tools of the next turn."""
-        return await self._opened().tools()
+        return await self._opened().tools_of_a_turn()
 
     def answered(self) -> Sequence[str]:
         """What the person allowed by answers, here and in the workspace."""

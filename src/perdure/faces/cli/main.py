@@ -148,6 +148,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_compact(commands)
     _add_recall(commands)
     _add_forget(commands)
+    _add_tools(commands)
     _add_embedded(commands)
     _add_doctor(commands)
     return parser
@@ -222,6 +223,7 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
         "--tools", metavar="A,B", help="only these tools (perdure tools shows which there are)"
     )
     tools.add_argument("--no-tools", dest="tools", action="store_const", const="", help="no tools at all")
+    _add_tool_file(parser)
     _add_summary(parser)
     parser.add_argument(
         "--judge",
@@ -257,6 +259,25 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             option, metavar="RULE", action="append", help=f"tools may do this {about}; may be repeated"
         )
+
+
+def _add_tool_file(parser: argparse.ArgumentParser) -> None:
+    about = "a Python file with tools of your own, made with @tool; may be given more than once"
+    parser.add_argument("--tool-file", dest="tool_files", action="append", metavar="FILE", help=about)
+
+
+def _add_tools(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "tools",
+        "what tools there are here",
+        "The tools there are here: where each is from, whether it may run unasked, its tokens in a prompt.",
+        uses=("--context-window", "--lang", "--quiet"),
+    )
+    _add_tool_file(parser)
+    parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.set_defaults(command=_tools)
 
 
 def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -472,6 +493,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from perdure.faces.cli.run import run_task
 
     return run_task(arguments)
+
+
+def _tools(arguments: argparse.Namespace) -> int:
+    from perdure.faces.cli.tools import list_tools
+
+    return list_tools(arguments)
 
 
 def _sessions(name: str) -> Callable[[argparse.Namespace], int]:

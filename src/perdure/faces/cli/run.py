@@ -69,6 +69,7 @@ SETTINGS = (
     "plan",
     "parallel",
     "tools",
+    "tool_files",
     "workspace",
     "memory",
     "recall",
