@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,41 @@ def test_the_embedded_model_judges_end_to_end_whatever_its_verdict(tmp_path: Pat
     assert ran.of("judge")
     off = command("run", "What is 23*47+11? Use the calculator.", "--json", "--yes", timeout=180)
     assert not off.of("judge"), "by itself it is too small to judge"
+
+
+def test_what_goes_on_is_judged_by_the_request_and_all_that_was_done_for_it(tmp_path: Path) -> None:
+    with ScriptedEndpoint([CALLED, Answer("It is 1092.")]) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        options = ("--session", "s", "--json")
+        assert command("run", "What is 23*47+11?", "--max-steps", "1", *options).code == 3
+        ran = command("run", *options)
+        assert (ran.code, [each["satisfied"] for each in ran.of("judge")]) == (0, [True]), "a tool was used"
+        (judged,) = endpoint.judged
+    sent = str(judged.body["messages"])
+    assert "What is 23*47+11?" in sent
+    assert "Go on with the last request" not in sent
+    assert "23*47+11" in sent.replace("What is 23*47+11?", "")
+    assert "1092" in sent
+    assert "{{" not in sent
+
+
+def test_the_steps_of_a_plan_that_was_never_made_get_the_request_that_goes_on(tmp_path: Path) -> None:
+    plan = Answer(json.dumps({"steps": [{"id": "1", "what": "look at A", "after": []}]}))
+
+    def play(request: Request) -> Scripted:
+        if request.headers["x-perdure-purpose"] != "plan":
+            return Answer("done")
+        return replace(plan, delay=30) if len(endpoint.requests) == 1 else plan
+
+    with ScriptedEndpoint(play) as endpoint:
+        command = Command(tmp_path, endpoint.base_url)
+        options = ("--session", "s", "--json", "--plan", "--judge", "off")
+        assert command("run", "Find A and read B", "--max-time", "1.5", *options).code == 3
+        assert command("run", *options).code == 0
+    (step, *_) = [
+        str(request.body["messages"])
+        for request in endpoint.requests
+        if "[A step of a plan]" in str(request.body["messages"])
+    ]
+    assert "Find A and read B" in step
+    assert "Go on with the last request" not in step

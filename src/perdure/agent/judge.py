@@ -66,9 +66,9 @@ TASK: Words = (
     "文风、长短、还可以补充的内容都不算问题。如实说明失败之处或做不到的事，也是好回答。不确定时，视为满足。",
 )
 AS_JSON: Words = (
-    'Answer with JSON only: {{"satisfied": true or false, "missing": ["..."], "contradicted": ["..."]}}. '
+    'Answer with JSON only: {"satisfied": true or false, "missing": ["..."], "contradicted": ["..."]}. '
     "Each objection is one sentence, in the language of the request.",
-    '只用 JSON 回答：{{"satisfied": true 或 false, "missing": ["..."], "contradicted": ["..."]}}。'
+    '只用 JSON 回答：{"satisfied": true 或 false, "missing": ["..."], "contradicted": ["..."]}。'
     "每个问题一句话，用请求所用的语言。",
 )
 FEEDBACK: Words = (

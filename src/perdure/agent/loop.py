@@ -47,6 +47,7 @@ from perdure.agent.prompts import (
 )
 from perdure.agent.recalling import Excerpt, Recollection
 from perdure.agent.repeats import Repeats
+from perdure.agent.resuming import only_goes_on, request_gone_on_with
 from perdure.agent.spending import Account, LimitReached, Price, Spending
 from perdure.agent.states import Act, Carry, Check, Draw, Finish, Limits, Next, Think
 from perdure.agent.summarizing import Summarizer
@@ -217,6 +218,8 @@ class Loop:
         else:
             self._request = self.conversation.ask(task, excerpt.text, excerpt.recalled, kind=kind).seq
             self._tell(Recalled(entries=excerpt.recalled, text=excerpt.text, tokens=excerpt.tokens))
+        if kind is Kind.USER and only_goes_on(task):
+            self._request = request_gone_on_with(self.conversation, self._request)
         return self._first(task)
 
     def _first(self, task: str) -> Next:

@@ -54,10 +54,10 @@ AGAIN: Words = (
     "不要原样重复失败的步骤。已完成的保持不变，新步骤可以排在它们之后。",
 )
 AS_JSON: Words = (
-    'Answer with JSON only: {{"steps": [{{"id": "1", "what": "...", "after": []}}, '
-    '{{"id": "2", "what": "...", "after": ["1"]}}]}}. Write each step in the language of the request.',
-    '只用 JSON 回答：{{"steps": [{{"id": "1", "what": "...", "after": []}}, '
-    '{{"id": "2", "what": "...", "after": ["1"]}}]}}。步骤用请求所用的语言书写。',
+    'Answer with JSON only: {"steps": [{"id": "1", "what": "...", "after": []}, '
+    '{"id": "2", "what": "...", "after": ["1"]}]}. Write each step in the language of the request.',
+    '只用 JSON 回答：{"steps": [{"id": "1", "what": "...", "after": []}, '
+    '{"id": "2", "what": "...", "after": ["1"]}]}。步骤用请求所用的语言书写。',
 )
 TOOLS: Words = ("the agent's tools", "智能体的工具")
 NOTES: Words = ("notes on what was said before", "之前对话的笔记")
