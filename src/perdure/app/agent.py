@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from perdure.app.assembly import Assembly, Wish
+from perdure.app.instructions import instructions
 from perdure.app.models import Models
 from perdure.app.opening import config_folder, new_session_name
 from perdure.app.sessions import Sessions, checked_name
@@ -123,7 +124,7 @@ class Agent:
         client, assembly = await self.client(), self._assembly
         spending = assembly.spending(client)
         session = session or new_session_name()
-        self._begin(session, task)
+        self._begin(session, task, client)
         recaller = self.sessions.recaller
         reach = Scope(session, self.settings.memory)
         async with self._having(session), beside(partial(embed_behind, recaller, reach)):
@@ -256,7 +257,7 @@ class Agent:
             async with beside(beat):
                 yield
 
-    def _begin(self, session: str, task: str) -> None:
+    def _begin(self, session: str, task: str, client: ModelClient) -> None:
         """Make the session where it doesn't exist."""
         from perdure.agent.prompts import SYSTEM
         from perdure.chat.language import language_of, say
@@ -265,6 +266,10 @@ class Agent:
             lang = language_of(task) if self.settings.lang == "auto" else self.settings.lang
             workspace, date = self.settings.workspace, datetime.now(UTC).date()
             system = say(SYSTEM, lang, workspace=workspace, date=date)
+            if self.settings.instructions == "auto":
+                room = min(self.settings.instructions_tokens, self._models.window(client) // 8)
+                told = instructions(workspace, room, client.counter.text, lang)
+                system = f"{system}\n\n{told}" if told else system
             self.journal.create(session, {"system": system, "lang": lang, "workspace": str(workspace)})
 
 

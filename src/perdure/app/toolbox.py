@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.tools.registry import Registry
 
 NO_TOOL: Words = ("there is no tool {names} (there are: {known})", "没有工具 {names}（已有：{known}）")
+NOT_YET: Words = ("{name} can't be set yet in this version", "此版本还不能设置 {name}")
 #: Tokens of a window from which on the model is given these tools unasked: their schemas take some 700 of
 #: each prompt. The others do the same with more steps; a small model mistakes one for another.
 ROOMY_WINDOW = 8000
@@ -37,6 +38,9 @@ class Toolbox:
         from perdure.tools.contract import Asker, AskThrough, Nobody
         from perdure.tools.rules import rules_of
 
+        if settings.mcp or settings.offline:
+            # Nothing that was set is ignored in silence.
+            raise ConfigError(NOT_YET, name="mcp" if settings.mcp else "offline")
         for rules in (settings.allow, settings.ask, settings.deny):
             rules_of(rules)
         self.settings = settings
