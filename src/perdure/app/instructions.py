@@ -17,9 +17,9 @@ CUT: Words = ("[... the rest has no room here: read the file]", "[……其余�
 
 
 def instructions(workspace: Path, room: int, count: Callable[[str], int], lang: Language) -> str:
-    """The instructions for a workspace, those of folders above it first, up to the one that holds `.git`
-    (none above where there is no such folder), in at most ``room`` tokens, as ``count`` counts them: the nearest
-    ones are kept. Empty where there are none."""
+    """The instructions for a workspace, those of folders above it first, up to the one that holds `.git` (of
+    none above where there is no such folder), in at most ``room`` tokens, as ``count`` counts them: the
+    nearest are kept. Empty where there are none."""
     kept: list[str] = []
     for path in reversed(list(_files(workspace))):
         text = _read(path)
