@@ -19,8 +19,9 @@ import pytest
 from perdure.chat.calls import ToolCall
 from perdure.errors import ToolError
 from perdure.tools import watcher
-from perdure.tools.bash import LONGEST_TIMEOUT, OUTPUT_LIMIT, bash_tool
+from perdure.tools.bash import LONGEST_TIMEOUT, bash_tool
 from perdure.tools.registry import Registry
+from perdure.tools.results import OUTPUT_LIMIT
 from tools.running import gone, sleeper, there
 
 pytestmark = [

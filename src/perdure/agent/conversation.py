@@ -30,7 +30,7 @@ from perdure.memory.calibration import Calibration, Learnt
 from perdure.memory.compactions import Accepted, Summary, Trimmed
 from perdure.memory.gist import SummaryRequest
 from perdure.memory.memory import Memory
-from perdure.store.journal import Journal, NewEntry, NewEvent, Recorded
+from perdure.store.journal import LEFT, Journal, NewEntry, NewEvent, Recorded
 
 #: The form of a checkpoint; one of another form is not read, but made anew from the records.
 CHECKPOINT = 4
@@ -139,12 +139,26 @@ class Conversation:
             self._memory.take_form(form)
 
     def add(
-        self, kind: Kind, message: Message, *, recalled: Sequence[tuple[str, int]] | None = None
+        self,
+        kind: Kind,
+        message: Message,
+        *,
+        recalled: Sequence[tuple[str, int]] | None = None,
+        beside: Sequence[NewEvent] = (),
     ) -> Entry:
         """Journal a message, durably, and take it into memory. ``recalled``: session and entry of each
-        excerpt that is in it, where it holds some, so that these can be found again."""
+        excerpt that is in it, where it holds some, so that these can be found again; ``beside``: what else a
+        tool's result comes with (`WHOLE`, `LEFT`)."""
         events: list[NewEvent] = [] if recalled is None else [("recall", {"recalled": list(recalled)})]
-        return self.add_all([(kind, message)], events)[0]
+        entry = self.add_all([(kind, message)], [*events, *beside])[0]
+        for type, body in beside:
+            if type == LEFT:
+                self._take_left(body)
+        return entry
+
+    def left_by(self, tool: str) -> Mapping[str, Any]:
+        """What a tool's last call left for the next one; empty where there was none."""
+        return self._left.get(tool, {})
 
     def used(self, purpose: str, usage: Usage, cost: float | None = None) -> None:
         """Journal what a call of a model took (``cost``: US dollars, where they are known), and which prompt
@@ -328,6 +342,8 @@ class Conversation:
         self._open_plan = None
         #: Rules of what tools may do that the person made in it, by an answer.
         self.allowed: list[str] = []
+        #: What tools left for their next calls, by their names.
+        self._left: dict[str, Mapping[str, Any]] = {}
         #: What the session's models have taught in it, by who taught it.
         self._taught: dict[str, Learnt] = {}
         self._pairing = Pairing()
@@ -431,8 +447,8 @@ class Conversation:
                 self._open_plan = Plan.from_json(record.body) if record.body["steps"] else None
             case "plan.over":
                 self._open_plan = None
-            case "policy.allowed":
-                self.allowed += record.body["rules"]
+            case "tool.left" | "policy.allowed":
+                self._take_for_tools(record)
             case "model.learnt":
                 self._take_learnt(str(record.body["by"]), Learnt.from_json(record.body))
 
@@ -467,6 +483,15 @@ class Conversation:
         entries = self.journal.append(self.session, new, events, lane=self.lane)
         self._known += len(entries) + len(events)
         return entries
+
+    def _take_for_tools(self, record: Recorded) -> None:
+        if record.type == LEFT:
+            self._take_left(record.body)
+        else:
+            self.allowed += record.body["rules"]
+
+    def _take_left(self, body: Mapping[str, Any]) -> None:
+        self._left[body["tool"]] = body["left"]
 
     @property
     def _learnt(self) -> Learnt:
@@ -520,6 +545,7 @@ class Conversation:
                 "plan": self._open_plan.as_json() if self._open_plan else None,
                 "recounted": self._recounted_to,
                 "allowed": self.allowed,
+                "left": self._left,
                 "learnt": {by: asdict(learnt) for by, learnt in self._taught.items()},
                 "failed": [self.failed_summaries, self.compactions_since_failure],
                 "memory": self._memory.as_json(),
@@ -534,6 +560,7 @@ class Conversation:
         self.failed_summaries, self.compactions_since_failure = state["failed"]
         self._memory.summarised = self._opened["summarised"]
         self.allowed = list(state.get("allowed", ()))
+        self._left = dict(state.get("left", {}))
         for by, learnt in state["learnt"].items():
             self._take_learnt(by, Learnt.from_json(learnt))
         standing = [seq for seq, _ in state["memory"]["standing"]]

@@ -73,6 +73,7 @@ from perdure.chat.tokens import Usage
 from perdure.errors import PerdureError, PromptOverflow, StoreError, Words
 from perdure.memory.passages import RECALL
 from perdure.models.client import ModelClient, Reply
+from perdure.store.journal import LEFT, WHOLE, NewEvent
 from perdure.tools.contract import Outcome
 
 #: Replies in a row that may be empty, cut in a call, or call only unknown tools: a model that
@@ -341,7 +342,12 @@ class Loop:
             recalled = None
             if self.recollection and call.name == RECALL:
                 recalled = self.recollection.quoted(outcome.text)
-            self.conversation.add(Kind.TOOL_RESULT, result_message(call.id, outcome.text), recalled=recalled)
+            result, beside = result_message(call.id, outcome.text), list[NewEvent]()
+            if outcome.whole:
+                beside.append((WHOLE, {"name": outcome.name, "text": outcome.whole}))
+            if outcome.left is not None and outcome.left != self.conversation.left_by(call.name):
+                beside.append((LEFT, {"tool": call.name, "left": outcome.left}))
+            self.conversation.add(Kind.TOOL_RESULT, result, recalled=recalled, beside=beside)
 
         plan = self.conversation.plan
         outcomes = await self.acting.run(reply.calls, cut=reply.cut, emit=self._tell, keep=keep)

@@ -244,8 +244,17 @@ class Recollection:
         other = self._other(session)
         if other and not self._recaller.archive.holds(other, entry):
             return None
-        found = conversation.journal.entries(other or conversation.session, [entry])
-        return found[0].message if found else None
+        journal, session = conversation.journal, other or conversation.session
+        found = journal.entries(session, [entry])
+        if not found:
+            return None
+        whole = journal.whole(session, entry) if found[0].kind is Kind.TOOL_RESULT else None
+        return {**found[0].message, "content": whole} if whole is not None else found[0].message
+
+    async def entry_of(self, name: str) -> int | None:
+        """As `perdure.tools.recall.Recollection.entry_of`."""
+        conversation = self._of()
+        return conversation.journal.entry_of(conversation.session, name)
 
     def showed(self, entry: int, text: str, session: str = "") -> None:
         """As `perdure.tools.recall.Recollection.showed`."""

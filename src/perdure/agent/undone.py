@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from perdure.chat.messages import Entry, Kind
-from perdure.store.journal import Recorded
+from perdure.store.journal import LEFT, Recorded
 
 #: Events that say something was taken back.
 UNDOING = frozenset({"compaction.undone", "turn.undone"})
 #: Events that change what stands in the prompt, and so go with their turn.
-OF_A_TURN = frozenset({"compaction", "summary", "summary.failed", "plan", "plan.over"})
+OF_A_TURN = frozenset({"compaction", "summary", "summary.failed", "plan", "plan.over", LEFT})
 
 
 @dataclass

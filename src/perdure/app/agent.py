@@ -85,7 +85,10 @@ class Agent:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the embedded model, close connections, journal and archive. A later run opens them anew."""
+        """Stop the embedded model and what runs in the background, close connections, journal and archive. A
+        later run opens them anew."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.tools.jobs.stop_all)
         await self._models.aclose()
         self._assembly.forget_writer()
         self.sessions.close()
@@ -145,6 +148,7 @@ class Agent:
 
         Raises `SessionUnknown` where it doesn't exist.
         """
+        from perdure.agent.leaving import Leaving
         from perdure.agent.overview import last_opened
         from perdure.agent.plan import OwnPlan
         from perdure.agent.spending import Account
@@ -153,7 +157,9 @@ class Agent:
         opened = last_opened(self.sessions.records(session))
         client, assembly = await self.client(), self._assembly
         spending = assembly.spending(client)
-        tools = assembly.registry(client, assembly.recollection(self.sessions.recaller), OwnPlan()).specs
+        tools = assembly.registry(
+            client, assembly.recollection(self.sessions.recaller), OwnPlan(), memo=Leaving("bash")
+        ).specs
         # Where nobody names another window, the session keeps its own, whatever model writes the gist.
         window = None if self.settings.context_window else opened.get("window")
         if preview:

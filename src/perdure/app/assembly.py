@@ -17,6 +17,7 @@ from perdure.config import Judging, Settings
 if TYPE_CHECKING:
     from perdure.agent.conversation import Conversation
     from perdure.agent.judge import Judge
+    from perdure.agent.leaving import Leaving
     from perdure.agent.loop import Loop
     from perdure.agent.plan import OpenStep, OwnPlan, Planner
     from perdure.agent.recalling import Recaller, Recollection
@@ -65,6 +66,7 @@ class Assembly:
     ) -> Loop:
         from perdure.agent.acting import Acting
         from perdure.agent.changes import FileChanges
+        from perdure.agent.leaving import Leaving
         from perdure.agent.loop import Loop
         from perdure.agent.plan import OwnPlan
         from perdure.agent.states import Limits
@@ -79,10 +81,10 @@ class Assembly:
             """The loop of the conversation, or of a step of its plan."""
             recollection = self.recollection(recaller)
             own_plan = None if lane else OwnPlan()
-            changes = FileChanges()
-            registry = self.registry(client, recollection, own_plan, changes)
+            changes, memo = FileChanges(), Leaving("bash")
+            registry = self.registry(client, recollection, own_plan, changes, memo)
             conversation = self.conversation(client, registry.specs, session, lane=lane)
-            for each in (recollection, own_plan, changes):
+            for each in (recollection, own_plan, changes, memo):
                 if each is not None:
                     each.begin(conversation)
             if not policies:  # the conversation itself comes first, and its steps go by what it may
@@ -187,11 +189,12 @@ class Assembly:
         recollection: Recollection | None,
         own_plan: OwnPlan | None,
         changes: ChangeLog | None = None,
+        memo: Leaving | None = None,
     ) -> Registry:
         # What was learnt of the model in earlier turns counts as well: schemas must leave room for the rest.
         learnt = self._sessions.journal.learnt(client.model).get("window")
         window = min(self._models.window(client), learnt or self._models.window(client))
-        return self._tools.registry(window, recollection, own_plan, changes, small=_small(client))
+        return self._tools.registry(window, recollection, own_plan, changes, memo, small=_small(client))
 
     def conversation(
         self,

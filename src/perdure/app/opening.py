@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from perdure.store.journal import Journal
     from perdure.tools.changes import ChangeLog
     from perdure.tools.contract import Tool
+    from perdure.tools.jobs import Jobs
     from perdure.tools.sandbox import Sandbox
+    from perdure.tools.shell import Memo
 
 NO_MODEL: Words = ("name a model with --model", "请用 --model 指定模型")
 ONE_OF_THESE: Words = (
@@ -41,8 +43,18 @@ NO_STORE: Words = (
 )
 
 
-def built_in_tools(settings: Settings, changes: ChangeLog | None = None) -> list[Tool]:
-    """The tools every agent has; ``changes`` is told what they change in files."""
+def built_in_tools(
+    settings: Settings,
+    changes: ChangeLog | None = None,
+    memo: Memo | None = None,
+    jobs: Jobs | None = None,
+    *,
+    recalls: bool = False,
+) -> list[Tool]:
+    """The tools every agent has; ``changes`` is told what they change in files. ``memo``: of the shell, where
+    there is a conversation; ``jobs``: where commands may run in the background; ``recalls``: `recall` is
+    there."""
+    from perdure.tools.background import background_tool
     from perdure.tools.bash import bash_tool
     from perdure.tools.calculator import calculator
     from perdure.tools.files import read_file_tool
@@ -53,7 +65,8 @@ def built_in_tools(settings: Settings, changes: ChangeLog | None = None) -> list
     return [
         calculator,
         read_file_tool(workspace),
-        bash_tool(workspace, sandbox=sandbox_of(settings)),
+        bash_tool(workspace, sandbox=sandbox_of(settings), memo=memo, recalls=recalls, jobs=jobs),
+        *([background_tool(jobs, memo, recalls=recalls)] if jobs and memo else []),
         list_files_tool(workspace),
         search_files_tool(workspace),
         write_file_tool(workspace, changes),

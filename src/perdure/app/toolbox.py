@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perdure.tools.own import Provided
     from perdure.tools.policy import Policy
     from perdure.tools.registry import Registry
+    from perdure.tools.shell import Memo
 
 NO_TOOL: Words = ("there is no tool {names} (there are: {known})", "没有工具 {names}（已有：{known}）")
 NOT_YET: Words = ("{name} can't be set yet in this version", "此版本还不能设置 {name}")
@@ -36,6 +37,7 @@ class Toolbox:
 
     def __init__(self, settings: Settings, own: Sequence[Tool], approve: Approver | Asker | None) -> None:
         from perdure.tools.contract import Asker, AskThrough, Nobody
+        from perdure.tools.jobs import Jobs
         from perdure.tools.rules import rules_of
 
         if settings.mcp or settings.offline:
@@ -44,6 +46,8 @@ class Toolbox:
         for rules in (settings.allow, settings.ask, settings.deny):
             rules_of(rules)
         self.settings = settings
+        #: What runs in the background, of all conversations.
+        self.jobs = Jobs()
         self._own, self._troubles = _own_tools(settings, own)
         self._asks = approve is not None
         self.asker: Asker = Nobody()
@@ -75,11 +79,14 @@ class Toolbox:
         recollection: Recollection | None,
         own_plan: OwnPlan | None,
         changes: ChangeLog | None = None,
+        memo: Memo | None = None,
         *,
         small: bool,
     ) -> Registry:
         """The tools of a conversation with a ``window`` of so many tokens. Raises `ConfigError` where the
         settings name one that isn't there."""
+        from perdure.memory.passages import RECALL
+        from perdure.tools.background import BACKGROUND
         from perdure.tools.recall import recall_tool
         from perdure.tools.registry import Registry
         from perdure.tools.update_plan import UPDATE_PLAN, update_plan_tool
@@ -89,11 +96,15 @@ class Toolbox:
         others = self.settings.memory != "session"
         recall = [recall_tool(recollection, page, others=others)] if recollection is not None else []
         planning = [update_plan_tool(own_plan)] if own_plan is not None else []
-        own = (each.tool for each in self._own)
-        every = (*built_in_tools(self.settings, changes), *recall, *planning, *own)
         wanted = self.settings.tools
+        roomy = window >= ROOMY_WINDOW and not small
+        behind = roomy if wanted is None else BACKGROUND in wanted
+        recalls = bool(recall) and (wanted is None or RECALL in wanted)
+        jobs = self.jobs if behind else None
+        built_in = built_in_tools(self.settings, changes, memo, jobs, recalls=recalls)
+        every = (*built_in, *recall, *planning, *(each.tool for each in self._own))
         if wanted is None:
-            left_out = FOR_ROOMY_WINDOWS if small or window < ROOMY_WINDOW else frozenset()
+            left_out = frozenset() if roomy else FOR_ROOMY_WINDOWS
             left_out |= {UPDATE_PLAN} if self.settings.plan == "off" else set()
             return Registry(each for each in every if each.spec.name not in left_out)
         if own_plan is None:  # a step of a plan has none of its own

@@ -20,7 +20,7 @@ from perdure.chat.plans import request_of
 from perdure.errors import StoreError
 from perdure.store import indexing
 from perdure.store.database import Database, as_text, connected, now, shown_request
-from perdure.store.journal import Instead
+from perdure.store.journal import LEFT, WHOLE, Instead
 
 #: Levels of the index of words from which it is written anew: each time it is put in order it gets one or
 #: two more, and with 2,000 an older SQLite takes it for damaged.
@@ -111,6 +111,10 @@ def forget(cursor: sqlite3.Cursor, session: int, numbers: Collection[int], inste
     summaries = cursor.execute(
         "DELETE FROM record WHERE session = ? AND id > ? AND type = 'summary' AND seq IS NULL", since
     ).rowcount
+    cursor.executemany(
+        "DELETE FROM record WHERE session = ? AND after = ? AND type = ? AND seq IS NULL",
+        ((session, number, type) for number in numbers for type in (WHOLE, LEFT)),
+    )
     # Notes that were made anew since something else was forgotten.
     cursor.execute(
         "DELETE FROM record WHERE session = ? AND id > ? AND type = 'notes' AND seq IS NULL", since

@@ -57,6 +57,9 @@ class Forgotten:
     lingers: bool = False
 
 
+#: Events behind a tool's result, in the same write: the ``text`` of which it is a part, with its ``name``;
+#: and what the ``tool`` has ``left`` for its next call. They are forgotten with it.
+WHOLE, LEFT = "tool.whole", "tool.left"
 #: What is about to be written: kind, message, tokens; where it comes from elsewhere, its time and lane too.
 NewEntry = tuple[Kind, Message, int] | tuple[Kind, Message, int, str] | tuple[Kind, Message, int, str, str]
 #: An event that is about to be written: type and body.
@@ -122,6 +125,15 @@ class Journal(Protocol):
 
     def entries(self, session: str, numbers: Sequence[int]) -> list[Entry]:
         """The entries with these numbers, in order; those that don't exist are left out."""
+        ...
+
+    def whole(self, session: str, number: int) -> str | None:
+        """All that a tool said, where the result that is this entry holds only part of it: of an event
+        `WHOLE`."""
+        ...
+
+    def entry_of(self, session: str, name: str) -> int | None:
+        """The entry whose whole is called so; None where none is."""
         ...
 
     def checkpoint(self, session: str, body: Mapping[str, Any]) -> None:

@@ -17,7 +17,16 @@ from perdure.chat.tokens import Usage
 from perdure.errors import SessionExists, SessionHeld, StoreError
 from perdure.store import forgetting, indexing, leases
 from perdure.store.database import Database, as_text, now, shown_request
-from perdure.store.journal import Forgotten, Instead, NewEntry, NewEvent, Recorded, SessionSummary
+from perdure.store.journal import (
+    LEFT,
+    WHOLE,
+    Forgotten,
+    Instead,
+    NewEntry,
+    NewEvent,
+    Recorded,
+    SessionSummary,
+)
 
 #: The id of a new session: no passage of another one ever had its numbers.
 NEXT_ID = "SELECT max(sessions, coalesce((SELECT max(id) FROM session), 0)) + 1 FROM archive"
@@ -153,6 +162,22 @@ class SqliteJournal:
                 if row:
                     found.append(Entry(row[0], Kind(row[1]), json.loads(row[2]), *row[3:]))
             return found
+
+    def whole(self, session: str, number: int) -> str | None:
+        query = "SELECT body FROM record WHERE session = ? AND type = ? AND after = ? AND seq IS NULL"
+        with self._database.reading() as cursor:
+            id = self._database.session(cursor, session)
+            row = cursor.execute(query, (id, WHOLE, number)).fetchone()
+            return str(json.loads(row[0])["text"]) if row else None
+
+    def entry_of(self, session: str, name: str) -> int | None:
+        query = (
+            "SELECT after FROM record WHERE session = ? AND type = ? AND seq IS NULL"
+            " AND json_extract(body, '$.name') = ? ORDER BY id DESC LIMIT 1"
+        )
+        with self._database.reading() as cursor:
+            row = cursor.execute(query, (self._database.session(cursor, session), WHOLE, name)).fetchone()
+            return int(row[0]) if row else None
 
     def checkpoint(self, session: str, body: Mapping[str, Any]) -> None:
         with self._database.transaction() as cursor:
@@ -371,10 +396,10 @@ def _held(session: str, lease: leases.Lease) -> SessionHeld:
 
 def _told_of(cursor: sqlite3.Cursor, session: int, number: int, record: int) -> int:
     """The record up to which an entry goes: where an excerpt stands before it or is in it, the event that
-    says whose words these are; else its own."""
+    says whose words these are; where it is a tool's result, what that left beside it; else its own."""
     row = cursor.execute(
-        "SELECT max(id) FROM record WHERE session = ? AND id > ? AND type = 'recall' AND seq IS NULL"
-        " AND after = ?",
-        (session, record, number),
+        "SELECT max(id) FROM record WHERE session = ? AND id > ? AND type IN ('recall', ?, ?)"
+        " AND seq IS NULL AND after = ?",
+        (session, record, WHOLE, LEFT, number),
     ).fetchone()
     return int(row[0] or record)

@@ -11,28 +11,30 @@ from __future__ import annotations
 
 import math
 import os
-import signal
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perdure.chat.language import say
 from perdure.errors import ToolError, Words
+from perdure.tools.background import looked_at
 from perdure.tools.contract import Said, Tool, Touch
 from perdure.tools.environment import environment_for_commands
-from perdure.tools.output import readable
-from perdure.tools.processes import PATIENCE, Ran, run_watched
+from perdure.tools.jobs import LONGEST, Jobs
+from perdure.tools.processes import PATIENCE, run_watched
 from perdure.tools.registry import tool
+from perdure.tools.results import OUTPUT_LIMIT, facts_of, shown
 from perdure.tools.sandbox import Sandbox
 from perdure.tools.shell import FOLDER, Memo, OwnMemo, beginning, ending, shell_of
 
 #: Seconds a command may take: unless the model says otherwise, and at most.
 USUAL_TIMEOUT, LONGEST_TIMEOUT = 120.0, 600.0
-#: Characters of a result. The registry's own limit is the same, so it never cuts again.
-OUTPUT_LIMIT = 30_000
-#: How many processes in the background are named.
-NAMED = 5
+#: Seconds in which a command in the background is expected to fail, if it does.
+SOON = 1.0
+
+#: The loopback of a sandbox without a network is its own.
+ALONE = "without a network in the sandbox, other calls can't reach its ports"
 
 NO_SANDBOX: Words = (
     "shell commands run without a sandbox, and can reach what you can: {why}",
@@ -69,16 +71,60 @@ def bash_tool(
     allowed_secrets: Collection[str] = (),
     sandbox: Sandbox | None = None,
     memo: Memo | None = None,
+    recalls: bool = False,
+    jobs: Jobs | None = None,
 ) -> Tool:
     """The tool, for one workspace, in a ``sandbox`` or in none. ``environment`` is the agent's own unless
     given; of it, variables that hold secrets by their name reach a command only when they are among
-    ``allowed_secrets``. ``memo``: of the conversation that it is used in."""
+    ``allowed_secrets``. ``memo``: of the conversation that it is used in; ``recalls``: the tool `recall` is
+    there and reads the whole of a long output; ``jobs``: commands may run in the background as well."""
     own = OwnMemo()
+    beginner = _Beginner(workspace, environment, allowed_secrets, sandbox, memo or own)
 
-    # The registry's limit is there for a tool that doesn't answer; this one always does, with the
-    # output so far, so its own limit comes first.
-    @tool(examples=EXAMPLES, effect="acts", timeout=LONGEST_TIMEOUT + 2 * PATIENCE, output_limit=OUTPUT_LIMIT)
-    async def bash(command: str, timeout: float | None = None) -> str:
+    async def in_front(command: str, timeout: float | None) -> Said:
+        seconds = _seconds(timeout, USUAL_TIMEOUT, LONGEST_TIMEOUT)
+        it = await beginner.begun(command)
+        ran = await run_watched(
+            it.argv, folder=it.folder, environment=it.environment, seconds=seconds, wrapped=it.sandboxed
+        )
+        ended = ending(ran.told, it.folder, workspace, sandbox)
+        own.last = {FOLDER: str(ended.folder)}
+        facts = [*facts_of(ran, seconds, sandboxed=it.sandboxed), *it.notes]
+        facts += [ended.note] if ended.note else []
+        facts += jobs.news(beginner.session) if jobs else []
+        last_line = f"[{'; '.join(facts)}]"
+        more: dict[str, Any] = {"notice": it.notice, "left": own.last}
+        return shown(ran.head, ran.tail, ran.total, last_line, recalls=recalls, **more)
+
+    made = tool(
+        name="bash",
+        examples=EXAMPLES,
+        effect="acts",
+        # The registry's limit is there for a tool that doesn't answer; this one always does, with the
+        # output so far, so its own limit comes first.
+        timeout=LONGEST_TIMEOUT + 2 * PATIENCE,
+        output_limit=OUTPUT_LIMIT,
+    )
+    if jobs is None:
+
+        @made
+        async def bash(command: str, timeout: float | None = None) -> str:
+            """Run a shell command in the workspace; returns its output (stdout and stderr) and exit code.
+
+            Each call is a new shell: `cd` lasts, variables don't. There is no terminal and no input,
+            so nothing can be asked and no editor opens. Processes left in the background are stopped
+            when the command ends.
+
+            Args:
+                command: The command line.
+                timeout: Seconds after which it is stopped: 120 unless given, 600 at most.
+            """
+            return await in_front(command, timeout)
+
+        return replace(bash, touches=_touches)
+
+    @made
+    async def bash_or_behind(command: str, timeout: float | None = None, background: bool = False) -> str:
         """Run a shell command in the workspace; returns its output (stdout and stderr) and exit code.
 
         Each call is a new shell: `cd` lasts, variables don't. There is no terminal and no input,
@@ -88,26 +134,67 @@ def bash_tool(
         Args:
             command: The command line.
             timeout: Seconds after which it is stopped: 120 unless given, 600 at most.
+            background: Go on at once, for a server or the like; the tool `background` reads and stops it.
         """
-        seconds = _seconds(timeout)
-        _check(command, workspace)
-        surroundings = environment_for_commands(environment or os.environ, allowed_secrets)
-        shell = shell_of(surroundings.get("PATH", os.defpath))
-        notice = await _told_of(sandbox)
-        sandboxed = sandbox is not None and sandbox.state().in_force
-        began = beginning(memo or own, workspace, sandbox)
-        argv = shell.argv(command)
-        if sandbox is not None and sandboxed:
-            argv, surroundings = sandbox.around(argv, began.folder), sandbox.environment(surroundings)
-        ran = await run_watched(
-            argv, folder=began.folder, environment=surroundings, seconds=seconds, wrapped=sandboxed
+        if not background:
+            return await in_front(command, timeout)
+        seconds = _seconds(timeout, LONGEST, LONGEST)
+        it = await beginner.begun(command)
+        job = jobs.start(
+            beginner.session,
+            command,
+            it.argv,
+            folder=it.folder,
+            environment=it.environment,
+            seconds=seconds,
+            wrapped=it.sandboxed,
         )
-        ended = ending(ran.told, began.folder, workspace, sandbox)
-        own.last = {FOLDER: str(ended.folder)}
-        notes = [note for note in (shell.note, began.note, ended.note) if note]
-        return Said(_said(ran, seconds, notes, sandboxed), notice=notice, left=own.last)
+        await job.waited(SOON)
+        notes = [*it.notes, ALONE] if it.sandboxed and sandbox and not sandbox.network else it.notes
+        return looked_at(jobs, beginner.session, job, recalls=recalls, notes=notes).with_notice(it.notice)
 
-    return replace(bash, touches=_touches)
+    return replace(bash_or_behind, touches=_touches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What is run, where, and what the model and the person must know about it."""
+
+    argv: list[str]
+    folder: Path
+    environment: Mapping[str, str]
+    sandboxed: bool
+    notes: list[str]
+    notice: Words | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginner:
+    """Says how commands of a conversation are run."""
+
+    workspace: Path
+    environment: Mapping[str, str] | None
+    allowed_secrets: Collection[str]
+    sandbox: Sandbox | None
+    memo: Memo
+
+    @property
+    def session(self) -> str:
+        return self.memo.session
+
+    async def begun(self, command: str) -> _Begun:
+        """Raises `ToolError` where it can't be run."""
+        _check(command, self.workspace)
+        environment = environment_for_commands(self.environment or os.environ, self.allowed_secrets)
+        shell = shell_of(environment.get("PATH", os.defpath))
+        notice = await _told_of(self.sandbox)
+        began = beginning(self.memo, self.workspace, self.sandbox)
+        argv, sandbox = shell.argv(command), self.sandbox
+        sandboxed = sandbox is not None and sandbox.state().in_force
+        if sandbox is not None and sandboxed:
+            argv, environment = sandbox.around(argv, began.folder), sandbox.environment(environment)
+        notes = [note for note in (shell.note, began.note) if note]
+        return _Begun(argv, began.folder, environment, sandboxed, notes, notice)
 
 
 def _touches(arguments: Mapping[str, Any]) -> Touch:
@@ -134,12 +221,12 @@ async def _told_of(sandbox: Sandbox | None) -> Words | None:
     return say(NO_SANDBOX, "en", why=why[0]), say(NO_SANDBOX, "zh", why=why[1])
 
 
-def _seconds(timeout: float | None) -> float:
+def _seconds(timeout: float | None, usual: float, longest: float) -> float:
     if timeout is None:
-        return USUAL_TIMEOUT
+        return usual
     if math.isnan(timeout) or timeout <= 0:
         raise ToolError(f"error: timeout must be a number of seconds above 0, not {timeout:g}")
-    return min(timeout, LONGEST_TIMEOUT)
+    return min(timeout, longest)
 
 
 def _check(command: str, workspace: Path) -> None:
@@ -160,46 +247,3 @@ def _check(command: str, workspace: Path) -> None:
         raise ToolError(
             f"error: the workspace {workspace} does not exist (any more), so nothing can run in it"
         )
-
-
-def _said(ran: Ran, seconds: float, notes: Sequence[str], sandboxed: bool) -> str:
-    """What the model reads."""
-    facts = [_ending(ran, seconds, sandboxed)]
-    if ran.stopped and ran.why == "ended":
-        count = len(ran.stopped)
-        names = ", ".join(ran.stopped[:NAMED]) + (", …" if count > NAMED else "")
-        processes = "1 process" if count == 1 else f"{count} processes"
-        facts.append(f"{processes} left in the background and stopped: {names}")
-    if ran.left:
-        facts.append(f"could not be stopped: {', '.join(ran.left[:NAMED])}")
-    last_line = f"[{'; '.join((*facts, *notes))}]"
-    output = readable(ran.head, ran.tail, ran.total, OUTPUT_LIMIT - len(last_line) - 1)
-    if not output.strip():
-        output = "(no output)" if ran.total == 0 else f"(nothing visible: {ran.total} bytes of output)"
-    return f"{output.rstrip(chr(10))}\n{last_line}"
-
-
-def _ending(ran: Ran, seconds: float, sandboxed: bool) -> str:
-    code = "no exit code" if ran.code is None else f"exit code {_as_shells_count(ran.code)}"
-    if ran.code is not None and ran.code < 0:
-        code += f", killed by {_signal_name(-ran.code)}"
-    elif ran.code is not None and sandboxed and 128 < ran.code < 128 + signal.NSIG:
-        # A sandbox ends with this code itself, so it may be the command's own.
-        code += f", as of {_signal_name(ran.code - 128)}"
-    if ran.why == "timed out":
-        return f"timed out after {seconds:g} s and was stopped; {code}"
-    if ran.why == "flooded":
-        return f"stopped because it printed more than {ran.total >> 20} MiB; {code}"
-    return code
-
-
-def _as_shells_count(code: int) -> int:
-    """128 + n for a process that signal n ended, as `$?` shows it."""
-    return code if code >= 0 else 128 - code
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

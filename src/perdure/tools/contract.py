@@ -54,31 +54,46 @@ class Tool:
 
 class Said(str):
     """What a tool says, where there is more to it than the text that the model reads: a ``notice`` for the
-    person; what it ``left`` for its next call in the conversation, which is journaled with it."""
+    person; what it ``left`` for its next call in the conversation, which is journaled with it; and where the
+    text is only part of it, the ``whole``, which is journaled under the ``name`` by which the text calls it.
+    """
 
-    __slots__ = ("left", "notice")
+    __slots__ = ("left", "name", "notice", "whole")
 
     notice: Words | None
     left: Mapping[str, Any] | None
+    whole: str
+    name: str
 
     def __new__(
-        cls, text: str, *, notice: Words | None = None, left: Mapping[str, Any] | None = None
+        cls,
+        text: str,
+        *,
+        notice: Words | None = None,
+        left: Mapping[str, Any] | None = None,
+        whole: str = "",
+        name: str = "",
     ) -> Self:
         said = super().__new__(cls, text)
-        said.notice, said.left = notice, left
+        said.notice, said.left, said.whole, said.name = notice, left, whole, name
         return said
+
+    def with_notice(self, notice: Words | None) -> Said:
+        return Said(self, notice=notice, left=self.left, whole=self.whole, name=self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a call came to: the text the model reads, whether it worked, and seconds taken; ``notice``
-    and ``left``: see `Said`."""
+    """What a call came to: the text the model reads, whether it worked, and seconds taken; the rest: see
+    `Said`."""
 
     text: str
     ok: bool
     seconds: float = 0.0
     notice: Words | None = None
     left: Mapping[str, Any] | None = None
+    whole: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

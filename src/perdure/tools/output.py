@@ -34,9 +34,9 @@ _PICTURES = (
 _UNREADABLE = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f�]")
 
 
-def readable(head: bytes, tail: bytes, total: int, limit: int) -> str:
+def readable(head: bytes, tail: bytes, total: int, limit: int, *, more: str = "") -> str:
     """The output of ``total`` bytes, of which ``head`` and ``tail`` were kept, as text of at most
-    ``limit`` characters, the note about what is missing included."""
+    ``limit`` characters, the note about what is missing included; ``more``: how to read that."""
     whole = len(head) + len(tail) == total
     if whole:
         texts = [(head + tail).decode("utf-8", "replace")]
@@ -48,7 +48,7 @@ def readable(head: bytes, tail: bytes, total: int, limit: int) -> str:
     texts = [_clean(text) for text in texts]
     if whole and len(texts[0]) <= limit:
         return texts[0]
-    gap = f"\n[… {total} bytes of output; the middle is left out …]\n"
+    gap = f"\n[… {total} bytes of output; the middle is left out{more} …]\n"
     room = limit - len(gap)
     if room <= 0:
         return texts[0][:limit]

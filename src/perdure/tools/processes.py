@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: and to answer, on a busy machine.
 PATIENCE = watcher.GRACE + watcher.KILLING + 6.0
 
-Why = Literal["ended", "timed out", "flooded"]
+Why = Literal["ended", "timed out", "flooded", "abandoned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ async def run_watched(
     if os.name != "posix":
         raise ToolError("error: programs can be run on Linux, macOS and other POSIX systems only")
     mark = secrets.token_hex(8)
-    request = {"argv": list(argv), "seconds": seconds, "mark": mark, "agent": os.getpid(), "wrapped": wrapped}
+    request = request_of(argv, seconds, mark, wrapped=wrapped)
     try:
         process = await anyio.open_process(
             [sys.executable, "-I", "-S", watcher.__file__],
@@ -84,10 +84,25 @@ async def run_watched(
     answer = b""
     try:
         with anyio.move_on_after(seconds + PATIENCE):
-            answer = await _asked(process, json.dumps(request).encode() + b"\n")
+            answer = await _asked(process, request)
     finally:
         await _gone(process, mark)
     return _report(answer, len(os.fsencode(argv[-1])))
+
+
+def request_of(
+    argv: Sequence[str], seconds: float, mark: str, *, wrapped: bool, streams: bool = False
+) -> bytes:
+    """What the watcher is asked."""
+    request = {
+        "argv": list(argv),
+        "seconds": seconds,
+        "mark": mark,
+        "agent": os.getpid(),
+        "wrapped": wrapped,
+        "streams": streams,
+    }
+    return json.dumps(request).encode() + b"\n"
 
 
 async def _asked(process: Process, request: bytes) -> bytes:
@@ -125,13 +140,21 @@ def _report(answer: bytes, length: int) -> Ran:
     try:
         report: dict[str, Any] = json.loads(line)
     except ValueError:
-        said = answer[-500:].decode("utf-8", "replace").strip()
+        report = {"said": answer[-500:].decode("utf-8", "replace").strip()}
+    return ran_of(report, output, length)
+
+
+def ran_of(report: Mapping[str, Any], output: bytes, length: int) -> Ran:
+    """How a command of so many bytes went, by the watcher's report. Raises `ToolError` where it didn't begin,
+    or there is no report."""
+    if "error" in report:
+        raise ToolError(_not_started(report["error"], report["message"], length))
+    if "why" not in report:
+        said = report.get("said", "")
         raise ToolError(
             "error: the process that watches over commands was stopped, and the command with it; what it did "
             f"until then is not known{': ' if said else ''}{said}"
-        ) from None
-    if "error" in report:
-        raise ToolError(_not_started(report["error"], report["message"], length))
+        )
     head = report["head"]
     return Ran(
         why=report["why"],

@@ -19,6 +19,7 @@ LONGEST_PAGE, OUTPUT_LIMIT = 12_000, 60_000
 
 #: An entry, or a range of entries, as models write them.
 ENTRY = re.compile(r"(?:entry|第)?\s*#?(\d{1,12})\s*条?", re.IGNORECASE)
+OUTPUT = re.compile(r"output\s+#?([0-9a-f]{6})", re.IGNORECASE)
 SPAN = re.compile(r"(?:entries|第)?\s*#?(\d{1,12})(?:\s*(?:-|–|to|到)\s*#?(\d{1,12}))?\s*条?", re.IGNORECASE)
 
 EXAMPLES = (
@@ -55,6 +56,10 @@ class Recollection(Protocol):
         """An entry's message, whole; None where there is none of that number."""
         ...
 
+    async def entry_of(self, name: str) -> int | None:
+        """The entry of this session in which the output of that name stands; None where there is none."""
+        ...
+
     def showed(self, entry: int, text: str, session: str = "") -> None:
         """The text, which shows some of the entry, is the result."""
         ...
@@ -68,8 +73,14 @@ def recall_tool(recollection: Recollection, page: int, *, others: bool = False) 
 
     async def looked_up(query: str, entries: str, page_number: int, session: str = "") -> str:
         asked, among, session = query.strip(), entries.strip(), session.strip()
-        if number := ENTRY.fullmatch(asked or among):
-            entry = int(number[1])
+        number, output = ENTRY.fullmatch(asked or among), OUTPUT.fullmatch(asked)
+        if number or output:
+            entry = int(number[1]) if number else 0
+            if output:
+                session = ""
+                entry = await recollection.entry_of(output[1].lower()) or 0
+                if not entry:
+                    raise ToolError(f"error: there is no output {output[1]}")
             message = await recollection.read(entry, session)
             if message is None:
                 raise ToolError(

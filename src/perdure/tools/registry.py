@@ -125,7 +125,8 @@ class Registry:
             return Outcome(f"error: no result within {chosen.timeout:g} s", ok=False)
         text = within(said, chosen.output_limit)
         if isinstance(said, Said):
-            return Outcome(text, ok=True, notice=said.notice, left=said.left)
+            more = as_shown(said.whole)
+            return Outcome(text, True, notice=said.notice, left=said.left, whole=more, name=said.name)
         return Outcome(text, ok=True)
 
     def _unknown(self, name: str) -> str:

@@ -57,6 +57,11 @@ def shell_of(path: str) -> Shell:
 class Memo(Protocol):
     """What a tool's last call in a conversation left for the next one."""
 
+    @property
+    def session(self) -> str:
+        """Of which session the conversation is."""
+        ...
+
     def left(self) -> Mapping[str, Any]:
         """Empty where there was none."""
         ...
@@ -66,6 +71,7 @@ class OwnMemo:
     """Of a tool that is used without a conversation."""
 
     def __init__(self) -> None:
+        self.session = ""
         self.last: Mapping[str, Any] = {}
 
     def left(self) -> Mapping[str, Any]:

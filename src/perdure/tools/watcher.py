@@ -22,7 +22,8 @@ A sandbox stands around a command as two processes of its own, which aren't aske
 it: else its exit code, and what it does on SIGTERM, would be lost.
 
 The request is one line of JSON on stdin: ``argv``, ``seconds``, ``mark``, ``agent`` (its pid),
-``wrapped`` (``argv`` is a sandbox with a command in it).
+``wrapped`` (``argv`` is a sandbox with a command in it), ``streams``: the output is sent as it comes, in
+pieces with their size before them (four bytes), and the report stands behind a size of 0.
 The end of stdin means: stop. The report is one line of JSON on stdout, followed by the bytes of
 the head and the tail of the output; `perdure.tools.processes` is the other side.
 """
@@ -30,7 +31,6 @@ the head and the tail of the output; `perdure.tools.processes` is the other side
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import select
@@ -46,7 +46,7 @@ MARK = "PERDURE_CALL"
 TELLS, LONGEST_TOLD = 198, 4096
 
 #: Bytes of output kept from the beginning and from the end.
-HEAD, TAIL = 64 * 1024, 128 * 1024
+HEAD, TAIL = 3 << 20, 1 << 20
 #: Bytes of output after which a command is stopped: nobody waits for the end of `yes`.
 FLOOD = 1 << 30
 
@@ -92,15 +92,31 @@ class Kept:
         return bytes(self._tail[-TAIL:])
 
 
+class Streamed(Kept):
+    """What was written, sent on as it comes."""
+
+    def add(self, piece: bytes) -> None:
+        self.total += len(piece)
+        if piece:
+            _send_on(len(piece).to_bytes(4, "big") + piece)
+
+
 class Watch:
     """One command, from its start until nothing of it is left. Raises `OSError` when it can't start.
 
     ``adopts``: this process is a subreaper. ``agent`` is the pid of the parent; ``wrapped``: see above."""
 
     def __init__(
-        self, argv: list[str], mark: str, agent: int, *, adopts: bool, wrapped: bool = False
+        self,
+        argv: list[str],
+        mark: str,
+        agent: int,
+        *,
+        adopts: bool,
+        wrapped: bool = False,
+        streams: bool = False,
     ) -> None:
-        self.kept = Kept()
+        self.kept = Streamed() if streams else Kept()
         self.status: int | None = None
         self.abandoned = False
         self._mark, self._agent = mark, agent
@@ -370,6 +386,13 @@ def _short(name: str, limit: int = 80) -> str:
     return name if len(name) <= limit else name[: limit - 1] + "…"
 
 
+def _send_on(piece: bytes) -> None:
+    """Write all of it to stdout; nothing where the agent is gone, which its other pipe tells."""
+    with contextlib.suppress(BrokenPipeError):
+        while piece:
+            piece = piece[os.write(1, piece) :]
+
+
 def _quietly(send: Callable[[int, int], None], to: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         send(to, number)  # gone already, or another user's (sudo): then it is reported
@@ -382,6 +405,7 @@ def main() -> None:
     if not line.endswith(b"\n"):
         return  # the agent was gone before it had asked
     request = json.loads(line)
+    streams = request["streams"]
     try:
         watch = Watch(
             request["argv"],
@@ -389,22 +413,19 @@ def main() -> None:
             request["agent"],
             adopts=adopt_orphans(),
             wrapped=request["wrapped"],
+            streams=streams,
         )
     except OSError as error:
         report: dict[str, object] = {"error": error.errno, "message": error.strerror or str(error)}
         head = tail = b""
     else:
         report = watch.run(request["seconds"])
-        if watch.abandoned:
+        if watch.abandoned and not streams:
             return
         head, tail = bytes(watch.kept.head), watch.kept.tail
         report |= {"total": watch.kept.total, "head": len(head)}
-    try:
-        with os.fdopen(1, "wb") as out:
-            out.write(json.dumps(report).encode() + b"\n" + head + tail)
-    except OSError as error:
-        if error.errno != errno.EPIPE:  # the agent went away meanwhile
-            raise
+    size = (0).to_bytes(4, "big") if streams else b""
+    _send_on(size + json.dumps(report).encode() + b"\n" + head + tail)
 
 
 if __name__ == "__main__":
