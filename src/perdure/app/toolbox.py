@@ -27,6 +27,8 @@ NOT_YET: Words = ("{name} can't be set yet in this version", "此版本还不能
 #: Tokens of a window from which on the model is given these tools unasked: their schemas take some 700 of
 #: each prompt. The others do the same with more steps; a small model mistakes one for another.
 ROOMY_WINDOW = 8000
+#: And from which on commands may run in the background: that takes some 200 more.
+BACKGROUND_WINDOW = 16_000
 FOR_ROOMY_WINDOWS = frozenset({"list_files", "search_files", "write_file", "edit_file", "update_plan"})
 
 
@@ -98,7 +100,7 @@ class Toolbox:
         planning = [update_plan_tool(own_plan)] if own_plan is not None else []
         wanted = self.settings.tools
         roomy = window >= ROOMY_WINDOW and not small
-        behind = roomy if wanted is None else BACKGROUND in wanted
+        behind = window >= BACKGROUND_WINDOW and not small if wanted is None else BACKGROUND in wanted
         recalls = bool(recall) and (wanted is None or RECALL in wanted)
         jobs = self.jobs if behind else None
         built_in = built_in_tools(self.settings, changes, memo, jobs, recalls=recalls)

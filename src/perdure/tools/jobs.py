@@ -133,6 +133,7 @@ class Job:
                 self._unread.add(piece)
         code = self._process.wait()
         out.close()
+        self.let_go()
         if code != 0 or not self._report:
             watcher.stop_marked(self._mark)
         self._ended.set()

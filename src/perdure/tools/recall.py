@@ -16,6 +16,8 @@ from perdure.tools.registry import tool
 
 #: Characters of a page at most, whatever the window; and of any output, which limits itself.
 LONGEST_PAGE, OUTPUT_LIMIT = 12_000, 60_000
+#: And of a line that is found in a long entry.
+LONGEST_LINE = 300
 
 #: An entry, or a range of entries, as models write them.
 ENTRY = re.compile(r"(?:entry|第)?\s*#?(\d{1,12})\s*条?", re.IGNORECASE)
@@ -71,16 +73,21 @@ def recall_tool(recollection: Recollection, page: int, *, others: bool = False) 
     page = max(min(page, LONGEST_PAGE), 400)
     made = tool(name=RECALL, effect="reads", examples=EXAMPLES, output_limit=OUTPUT_LIMIT)
 
+    async def numbered(asked: str) -> str:
+        """What is asked for, of a long output by its name the number of its entry."""
+        output = OUTPUT.fullmatch(asked)
+        if output is None:
+            return asked
+        entry = await recollection.entry_of(output[1].lower())
+        if entry is None:
+            raise ToolError(f"error: there is no output {output[1]}")
+        return str(entry)
+
     async def looked_up(query: str, entries: str, page_number: int, session: str = "") -> str:
         asked, among, session = query.strip(), entries.strip(), session.strip()
-        number, output = ENTRY.fullmatch(asked or among), OUTPUT.fullmatch(asked)
-        if number or output:
-            entry = int(number[1]) if number else 0
-            if output:
-                session = ""
-                entry = await recollection.entry_of(output[1].lower()) or 0
-                if not entry:
-                    raise ToolError(f"error: there is no output {output[1]}")
+        asked, among = await numbered(asked), await numbered(among)
+        if number := ENTRY.fullmatch(asked or among):
+            entry = int(number[1])
             message = await recollection.read(entry, session)
             if message is None:
                 raise ToolError(
@@ -95,6 +102,12 @@ def recall_tool(recollection: Recollection, page: int, *, others: bool = False) 
         if among and span is None:
             raise ToolError(f"error: entries are a range such as 10-20, not {among}")
         first, last = (int(span[1]), int(span[2] or span[1])) if span else (None, None)
+        if first is not None and first == last and (message := await recollection.read(first, session)):
+            # Of a long one, each line with the words: a result may have a million of them.
+            lines = _lines(whole_text(message), asked, page)
+            if lines:
+                recollection.showed(first, lines, session)
+                return lines
         found = await recollection.find(asked, first, last, session)
         return found or say(NOTHING, recollection.lang)
 
@@ -106,7 +119,7 @@ def recall_tool(recollection: Recollection, page: int, *, others: bool = False) 
 
             Args:
                 query: what to look for; or the number of an entry, to read it whole
-                entries: only among these, as 10-20
+                entries: only among these, as 10-20; of a single one, lines with the words
                 page_number: of a long entry
                 session: another one, by the name that stands before the number of an entry of it
             """
@@ -120,12 +133,32 @@ def recall_tool(recollection: Recollection, page: int, *, others: bool = False) 
 
         Args:
             query: what to look for; or the number of an entry, to read it whole
-            entries: only among these, as 10-20
+            entries: only among these, as 10-20; of a single one, lines with the words
             page_number: of a long entry
         """
         return await looked_up(query, entries, page_number)
 
     return recall
+
+
+def _lines(text: str, asked: str, characters: int) -> str:
+    """The lines of a text of several pages in which all of the words stand, each with its page; empty where
+    none does."""
+    if len(text) <= characters:
+        return ""
+    words = asked.casefold().split()
+    shown, left, at, room = list[str](), 0, 0, characters - 100
+    for line in text.splitlines(keepends=True):
+        page, at = at // characters + 1, at + len(line)
+        low = line.casefold()
+        if all(word in low for word in words):
+            told = f"page {page}: {line.strip()[:LONGEST_LINE]}"
+            room -= len(told) + 1
+            if room > 0:
+                shown.append(told)
+            else:
+                left += 1
+    return "\n".join([*shown, f"[{left} more lines have these words]"] if left else shown)
 
 
 def _page(text: str, way: str, entry: int, number: int, characters: int) -> str:

@@ -23,7 +23,11 @@ def shown(head: bytes, tail: bytes, total: int, facts: str, *, recalls: bool, **
     is more."""
     room = OUTPUT_LIMIT - len(facts) - 1
     name = secrets.token_hex(3)
-    way = f'; recall("output {name}") reads the whole' if recalls else ""
+    way = (
+        f'; recall("output {name}") reads the whole, recall(WORDS, "output {name}") finds lines'
+        if recalls
+        else ""
+    )
     whole = readable(head, tail, total, WHOLE_LIMIT)
     output = whole if len(whole) <= room else readable(head, tail, total, room, more=way)
     if not output.strip():
