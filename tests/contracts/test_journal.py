@@ -27,7 +27,7 @@ from perdure.chat.tokens import counter_for
 from perdure.errors import SessionExists, SessionHeld, SessionUnknown
 from perdure.memory.budget import Budget
 from perdure.store import leases
-from perdure.store.journal import Journal, NewEntry, NewEvent, Recorded
+from perdure.store.journal import LEFT, WHOLE, Journal, NewEntry, NewEvent, Recorded
 from perdure.store.sqlite import SqliteJournal
 
 Opener = Callable[[Path], Journal]
@@ -754,3 +754,30 @@ def test_what_a_list_says_of_a_session_is_what_is_there_and_numbers_have_no_gaps
             asked = [each.message["content"] for each in turns if each.message["content"] != FORGOTTEN]
             assert seen.request == (sendable(asked[-1]) if asked else "")
         journal.close()
+
+
+def test_the_whole_of_a_result_is_found_by_entry_and_by_name_and_goes_with_it(journal: Journal) -> None:
+    journal.append("s", [user("go"), calling("c", "bash", {"command": "seq 9"})])
+    beside: list[NewEvent] = [
+        (WHOLE, {"name": "abc123", "text": "all of it"}),
+        (LEFT, {"tool": "bash", "left": {"folder": "/w/inner"}}),
+    ]
+    journal.append("s", [result("c", "part of it")], beside)
+    journal.append("s", [answer("done")])
+    assert journal.whole("s", 3) == "all of it"
+    assert journal.entry_of("s", "abc123") == 3
+    assert (journal.whole("s", 2), journal.whole("s", 4), journal.entry_of("s", "abc")) == (None, None, None)
+    journal.fork("s", "at-the-result", 3)
+    journal.fork("s", "before-it", 2)
+    assert journal.whole("at-the-result", 3) == "all of it"
+    assert journal.entry_of("before-it", "abc123") is None
+    assert [each.type for each in journal.records("at-the-result") if isinstance(each, Recorded)][1:3] == [
+        WHOLE,
+        LEFT,
+    ]
+    journal.forget("s", [3], blanked)
+    for session in ("s", "at-the-result"):
+        assert journal.whole(session, 3) is None
+        told = json.dumps([each.body for each in journal.records(session) if isinstance(each, Recorded)])
+        assert "all of it" not in told
+        assert "/w/inner" not in told
