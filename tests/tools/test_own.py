@@ -67,7 +67,7 @@ def test_a_file_gives_its_tools_in_its_order_each_once(
 
 def test_what_lies_beside_the_file_can_be_imported(tmp_path: Path) -> None:
     written(tmp_path / "its_neighbour.py", "WORD = 'near'\n")
-    text = WEATHER + "\nfrom its_neighbour import WORD\n\n@tool\ndef near() -> str:\n    return WORD\n"
+    text = WEATHER + "\nfrom its_neighbour import WORD\n\n\n@tool\ndef near() -> str:\n    return WORD\n"
     found = tools_in_file(written(tmp_path / "mine.py", text))
     assert found[-1].tool.run() == "near"
 

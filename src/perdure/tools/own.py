@@ -164,7 +164,8 @@ def _imported(path: Path, shown: str) -> ModuleType:
     try:
         # Stdout may be the answer's, or a protocol's.
         with redirect_stdout(sys.stderr):
-            exec(compile(source, place, "exec"), module.__dict__)  # noqa: S102 (the person named the file)
+            code = compile(source, place, "exec", dont_inherit=True)
+            exec(code, module.__dict__)  # noqa: S102 (the person named the file)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = _line_of(error, place)
