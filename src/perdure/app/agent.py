@@ -85,10 +85,11 @@ class Agent:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the embedded model and what runs in the background, close connections, journal and archive. A
-        later run opens them anew."""
+        """Stop the embedded model, servers of tools and what runs in the background, close connections,
+        journal and archive. A later run opens them anew."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.tools.jobs.stop_all)
+            await self.tools.aclose()
         await self._models.aclose()
         self._assembly.forget_writer()
         self.sessions.close()

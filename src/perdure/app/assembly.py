@@ -72,6 +72,7 @@ class Assembly:
         from perdure.agent.states import Limits
 
         client = await self._models.main()
+        await self._tools.reach(self._models.window(client), client.counter, small=_small(client))
         summarizer, judge = await self.summarizer(client), await self._judge(client)
         policies: list[Policy] = []
         # One question at a time, whatever runs side by side.

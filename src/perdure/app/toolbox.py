@@ -15,21 +15,30 @@ if TYPE_CHECKING:
     from perdure.agent.conversation import Conversation
     from perdure.agent.plan import OwnPlan
     from perdure.agent.recalling import Recollection
+    from perdure.chat.tokens import TokenCounter
     from perdure.tools.changes import ChangeLog
     from perdure.tools.contract import Approver, Asker, Tool
+    from perdure.tools.mcp import Servers
     from perdure.tools.own import Provided
     from perdure.tools.policy import Policy
     from perdure.tools.registry import Registry
     from perdure.tools.shell import Memo
 
 NO_TOOL: Words = ("there is no tool {names} (there are: {known})", "没有工具 {names}（已有：{known}）")
-NOT_YET: Words = ("{name} can't be set yet in this version", "此版本还不能设置 {name}")
+NO_ROOM: Words = (
+    "no room in a window of {window} tokens for the tools {names}: name those to use with --tools",
+    "{window} 个 token 的窗口容不下工具 {names}：请用 --tools 指定要用的工具",
+)
 #: Tokens of a window from which on the model is given these tools unasked: their schemas take some 700 of
 #: each prompt. The others do the same with more steps; a small model mistakes one for another.
 ROOMY_WINDOW = 8000
 #: And from which on commands may run in the background: that takes some 200 more.
 BACKGROUND_WINDOW = 16_000
 FOR_ROOMY_WINDOWS = frozenset({"list_files", "search_files", "write_file", "edit_file", "update_plan"})
+#: Of a roomy window, the share that tools of servers may take unless they are named: one of so many.
+SERVED_SHARE = 4
+#: Names of the tools that belong to a conversation.
+RESERVED = frozenset({"recall", "update_plan"})
 
 
 class Toolbox:
@@ -42,15 +51,15 @@ class Toolbox:
         from perdure.tools.jobs import Jobs
         from perdure.tools.rules import rules_of
 
-        if settings.mcp or settings.offline:
-            # Nothing that was set is ignored in silence.
-            raise ConfigError(NOT_YET, name="mcp" if settings.mcp else "offline")
         for rules in (settings.allow, settings.ask, settings.deny):
             rules_of(rules)
         self.settings = settings
         #: What runs in the background, of all conversations.
         self.jobs = Jobs()
         self._own, self._troubles = _own_tools(settings, own)
+        self._servers: Servers | None = None
+        self._served: list[Provided] = []
+        self._told: list[str] = []
         self._asks = approve is not None
         self.asker: Asker = Nobody()
         if approve is not None:
@@ -61,11 +70,53 @@ class Toolbox:
         told, self._troubles = self._troubles, []
         return told
 
-    def provided(self) -> list[Provided]:
-        """The tools there are, and where each is from; without those that belong to a conversation."""
+    async def reach(self, window: int | None, counter: TokenCounter, *, small: bool) -> None:
+        """Have the tools of servers, as they are now, where a ``window`` of so many tokens has room for them.
+        Servers are started where they aren't yet; one that can't be had is left out, and told (`news`)."""
+        named = None if self.settings.tools is None else [*self.settings.tools]
+        if named is None and (small or (window is not None and window < ROOMY_WINDOW)):
+            named = []
+        among = [
+            server
+            for server in self.settings.mcp
+            if named is None or any(_is_of(tool, server) for tool in named)
+        ]
+        if not among:
+            self._served = []
+            return
+        from perdure.tools.mcp import Servers
+        from perdure.tools.own import together
+
+        if self._servers is None:
+            settings = self.settings
+            self._servers = Servers(settings.mcp, folder=settings.workspace, offline=settings.offline)
+        offered, news = await self._servers.offered(among)
+        before = self.provided(served=False)
+        every, left_out = together(before, offered, RESERVED)
+        served = every[len(before) :]
+        if named is not None:
+            self._served = [each for each in served if each.name in named]
+        else:
+            room = None if window is None else window // SERVED_SHARE
+            self._served, full = _within(served, room, counter)
+            news += [PerdureError(NO_ROOM, names=", ".join(full), window=window)] if full else []
+        # What was told already isn't told in each turn.
+        fresh = [each for each in (*news, *left_out) if each.say("en") not in self._told]
+        self._told = [each.say("en") for each in (*news, *left_out)]
+        self._troubles += fresh
+
+    async def aclose(self) -> None:
+        """End servers of tools; a later use starts them anew."""
+        if self._servers is not None:
+            await self._servers.aclose()
+
+    def provided(self, *, served: bool = True) -> list[Provided]:
+        """The tools there are, and where each is from; without those that belong to a conversation.
+        ``served``: with those of servers that were reached."""
         from perdure.tools.own import Provided
 
-        return [*(Provided(each) for each in built_in_tools(self.settings)), *self._own]
+        built_in = (Provided(each) for each in built_in_tools(self.settings))
+        return [*built_in, *self._own, *(self._served if served else ())]
 
     def verdict(self, tool: Tool) -> str:
         """What becomes of a call of which nothing more is known: `allow`, `ask` or `deny`."""
@@ -104,7 +155,8 @@ class Toolbox:
         recalls = bool(recall) and (wanted is None or RECALL in wanted)
         jobs = self.jobs if behind else None
         built_in = built_in_tools(self.settings, changes, memo, jobs, recalls=recalls)
-        every = (*built_in, *recall, *planning, *(each.tool for each in self._own))
+        added = (each.tool for each in (*self._own, *self._served))
+        every = (*built_in, *recall, *planning, *added)
         if wanted is None:
             left_out = frozenset() if roomy else FOR_ROOMY_WINDOWS
             left_out |= {UPDATE_PLAN} if self.settings.plan == "off" else set()
@@ -112,6 +164,12 @@ class Toolbox:
         if own_plan is None:  # a step of a plan has none of its own
             wanted = tuple(name for name in wanted if name != UPDATE_PLAN)
         by_name = {tool.spec.name: tool for tool in every}
+        # Where a server can't be had, that was told, and is no reason not to begin.
+        servers = [*self.settings.mcp]
+        gone = {
+            name for name in wanted if name not in by_name and any(_is_of(name, each) for each in servers)
+        }
+        wanted = tuple(name for name in wanted if name not in gone)
         if unknown := [name for name in wanted if name not in by_name]:
             raise ConfigError(NO_TOOL, names=", ".join(unknown), known=", ".join(by_name))
         return Registry([by_name[name] for name in dict.fromkeys(wanted)])
@@ -148,15 +206,27 @@ class Toolbox:
 def _own_tools(settings: Settings, given: Sequence[Tool]) -> tuple[list[Provided], list[PerdureError]]:
     """The tools beside the built-in ones: those of the program, of files and of packages; and what is wrong.
     Raises `ConfigError` where a file is broken, or a name in it is taken."""
-    from perdure.memory.passages import RECALL
     from perdure.tools.own import Provided, together, tools_in_file, tools_in_packages
-    from perdure.tools.update_plan import UPDATE_PLAN
 
     built_in = [Provided(each) for each in built_in_tools(settings)]
     own = [Provided(each, "program") for each in given]
     for file in settings.tool_files:
         own += tools_in_file(file)
     packaged, broken = tools_in_packages()
-    reserved = {UPDATE_PLAN, RECALL}
-    every, left_out = together(built_in, [*own, *packaged], reserved)
+    every, left_out = together(built_in, [*own, *packaged], RESERVED)
     return every[len(built_in) :], [*broken, *left_out]
+
+
+def _is_of(tool: str, server: str) -> bool:
+    """The name is that of a tool of the server."""
+    return tool.startswith(f"{server}__")
+
+
+def _within(
+    served: Sequence[Provided], room: int | None, counter: TokenCounter
+) -> tuple[list[Provided], list[str]]:
+    """The first of them that have room, and the names of the others."""
+    kept = list(served)
+    while kept and room is not None and counter.tools([each.tool.spec for each in kept]) > room:
+        kept.pop()
+    return kept, [each.name for each in served[len(kept) :]]

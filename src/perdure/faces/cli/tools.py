@@ -63,7 +63,11 @@ def list_tools(arguments: argparse.Namespace) -> int:
 
 async def _looked_up(agent: Agent) -> tuple[list[Row], list[PerdureError]]:
     """A row for each tool, and what is wrong with those that were left out."""
+    settings = agent.settings
+    small = settings.embedded or settings.tool_calls == "examples"
     async with agent:
+        # Without asking the endpoint for its window: looking needs no model.
+        await agent.tools.reach(settings.context_window, counter_for(None), small=small)
         return [_row(each, agent) for each in agent.tools.provided()], agent.tools.news()
 
 
