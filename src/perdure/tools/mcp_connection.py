@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Seconds in which a server must have started and said what its tools are; and in which it must end.
 START, END = 10.0, 5.0
+#: Numbers of the protocol's errors: of the connection, and of a request that is none.
+CONNECTION_CLOSED, INVALID_REQUEST = -32000, -32600
 #: Pages of a list of tools, and tools of one server, at most.
 PAGES, MOST_TOOLS = 50, 500
 
@@ -47,6 +49,10 @@ NOTHING: Words = ("", "")
 
 class Lost(Exception):
     """The connection is gone; whether a request that was sent has done anything isn't known."""
+
+
+class NotTaken(Lost):
+    """The connection was gone before the request was sent, or the server had forgotten it and said so."""
 
 
 @dataclass
@@ -89,7 +95,7 @@ class Running:
 
     @property
     def is_there(self) -> bool:
-        return self.loop is asyncio.get_running_loop() and not self.over.is_set()
+        return self.loop is asyncio.get_running_loop() and not (self.over.is_set() or self.said.ended)
 
 
 class Connection:
@@ -123,14 +129,15 @@ class Connection:
         async def work(client: Client) -> Any:
             return await client.call_tool(tool, dict(arguments))
 
-        running = await self._opened()
-        try:
-            return await self._asked(running, work)
-        except Lost:
-            await self.aclose()
-            if not again:
-                raise
-        return await self._asked(await self._opened(), work)
+        for last in (False, True):
+            running = await self._opened()
+            try:
+                return await self._asked(running, work)
+            except Lost as error:
+                await self._close(running)
+                if last or not (again or isinstance(error, NotTaken)):
+                    raise
+        raise AssertionError("the last way out is an error")
 
     @property
     def said(self) -> str:
@@ -139,8 +146,13 @@ class Connection:
 
     async def aclose(self) -> None:
         """End it; a later use starts it anew."""
-        running, self._running = self._running, None
-        if running is None or not running.is_there:
+        if self._running is not None:
+            await self._close(self._running)
+
+    async def _close(self, running: Running) -> None:
+        if self._running is running:
+            self._running = None
+        if running.over.is_set() or running.loop is not asyncio.get_running_loop():
             return
         with anyio.CancelScope(shield=True):
             running.send.close()
@@ -157,13 +169,15 @@ class Connection:
             try:
                 await running.send.send(request)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-                raise Lost from error
+                raise NotTaken from error
             await request.done.wait()
         finally:
             # Where nobody waits any more, the server is told.
             request.scope.cancel()
         if request.failure is None:
             return request.answer
+        if _is_forgotten(request.failure):
+            raise NotTaken from request.failure
         if _is_lost(request.failure):
             raise Lost from request.failure
         raise request.failure
@@ -171,7 +185,9 @@ class Connection:
     async def _opened(self) -> Running:
         """The server at work, and nothing started twice. Raises `PerdureError`."""
         async with self._lock():
-            if self._running is None or not self._running.is_there:
+            if self._running is not None and not self._running.is_there:
+                await self._close(self._running)
+            if self._running is None:
                 self._running = Running()
                 self._running.task = asyncio.create_task(self._own(self._running), name="tools of a server")
             running = self._running
@@ -279,10 +295,21 @@ async def _served(client: Client, running: Running) -> None:
 
 
 def _is_lost(error: BaseException) -> bool:
-    from mcp import MCPError
-    from mcp_types import CONNECTION_CLOSED
+    """The connection is gone. By its words as well, since servers use the same number for other errors."""
+    return isinstance(error, Lost) or (
+        _code(error) == CONNECTION_CLOSED
+        and str(error) in {"Connection closed", "SSE stream ended without a response"}
+    )
 
-    return isinstance(error, Lost) or (isinstance(error, MCPError) and error.code == CONNECTION_CLOSED)
+
+def _is_forgotten(error: BaseException) -> bool:
+    """The server was started anew, or threw the session away."""
+    return _code(error) == INVALID_REQUEST and str(error) in {"Session not found", "Session terminated"}
+
+
+def _code(error: BaseException) -> int | None:
+    code = getattr(error, "code", None)
+    return code if isinstance(code, int) else None
 
 
 def _trouble(error: BaseException, said: Said) -> PerdureError:

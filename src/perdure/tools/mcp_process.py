@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
@@ -30,10 +31,12 @@ ASKED, TOLD = 1.0, 1.0
 
 
 class Said:
-    """The last that a server said on stderr, and lines on stdout that are no messages."""
+    """The last that a server said on stderr, and lines on stdout that are no messages; and whether it says
+    nothing any more."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
+        self.ended = False
 
     def add(self, piece: bytes) -> None:
         self._kept += piece[-KEPT:]
@@ -61,18 +64,32 @@ async def process_of(
     )
     heard_in, heard = anyio.create_memory_object_stream[Any](0)
     to_say, to_say_out = anyio.create_memory_object_stream[Any](0)
+    ended: list[anyio.Event] = []
     async with anyio.create_task_group() as group:
         try:
-            group.start_soon(_listen, process, heard_in, said)
-            group.start_soon(_speak, process, to_say_out, heard_in)
-            group.start_soon(_overhear, process, said)
+            group.start_soon(_speak, process, to_say_out, heard_in, said)
+            for hear in (partial(_listen, process, heard_in, said), partial(_overhear, process, said)):
+                group.start_soon(_until_its_end, hear, ends := anyio.Event())
+                ended.append(ends)
             yield heard, to_say
         finally:
+            heard.close()
             with anyio.CancelScope(shield=True):
                 await _ended(process)
+                with anyio.move_on_after(TOLD):
+                    for each in ended:
+                        await each.wait()
             group.cancel_scope.cancel()
             for stream in (heard_in, heard, to_say, to_say_out):
                 stream.close()
+
+
+async def _until_its_end(hear: Callable[[], Awaitable[None]], ended: anyio.Event) -> None:
+    """Hear what it says, as long as its pipe is open."""
+    try:
+        await hear()
+    finally:
+        ended.set()
 
 
 async def _listen(process: Process, heard: MemoryObjectSendStream[Any], said: Said) -> None:
@@ -92,10 +109,16 @@ async def _listen(process: Process, heard: MemoryObjectSendStream[Any], said: Sa
                 said.add(line[:400] + b"\n")
                 rubbish += 1
                 if rubbish >= RUBBISH:
-                    return
+                    break
                 continue
             rubbish = 0
             await heard.send(SessionMessage(message))
+        # Not in a `finally`: where we end it ourselves, nobody needs to know.
+        said.ended = True
+    # To its end, unheard: a pipe that nobody empties keeps it from ending, and us from seeing that it did.
+    with suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+        while True:
+            await process.stdout.receive(PIECE)
 
 
 async def _lines(stream: ByteReceiveStream, said: Said) -> AsyncIterator[bytes]:
@@ -116,7 +139,7 @@ async def _lines(stream: ByteReceiveStream, said: Said) -> AsyncIterator[bytes]:
 
 
 async def _speak(
-    process: Process, to_say: MemoryObjectReceiveStream[Any], heard: MemoryObjectSendStream[Any]
+    process: Process, to_say: MemoryObjectReceiveStream[Any], heard: MemoryObjectSendStream[Any], said: Said
 ) -> None:
     assert process.stdin
     try:
@@ -125,6 +148,7 @@ async def _speak(
             await process.stdin.send(line.encode() + b"\n")
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
         # It reads no more, so nothing will be answered; the session must see that.
+        said.ended = True
         heard.close()
 
 
@@ -147,10 +171,6 @@ async def _ended(process: Process) -> None:
     # What it started and left behind, whether or not it ended itself.
     _signal(process, signal.SIGKILL)
     await _gone_within(process, TOLD)
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await stream.aclose()
 
 
 async def _gone_within(process: Process, seconds: float) -> bool:

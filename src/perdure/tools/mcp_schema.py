@@ -20,7 +20,7 @@ from perdure.errors import Words
 #: Characters of a description of a tool and of one of its parameters, and of a schema as JSON.
 TOLD_OF_TOOL, TOLD_OF_PARAMETER, LONGEST_SCHEMA = 1_500, 400, 20_000
 #: How deep a schema may go, and how many parts it may have once its references are spelled out.
-DEEPEST, MOST_PARTS = 24, 4_000
+DEEPEST, MOST_PARTS = 40, 4_000
 LONGEST_NAME = 64
 
 NO_SCHEMA: Words = ("its parameters are no JSON schema of an object", "其参数不是对象的 JSON 模式")
