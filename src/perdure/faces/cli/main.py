@@ -149,6 +149,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_recall(commands)
     _add_forget(commands)
     _add_tools(commands)
+    _add_protocols(commands)
     _add_embedded(commands)
     _add_doctor(commands)
     return parser
@@ -278,6 +279,21 @@ def _add_tools(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--workspace", metavar="DIR", help="the folder to work in (default: this one)")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.set_defaults(command=_tools)
+
+
+def _add_protocols(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    memory = _command(
+        commands,
+        "mcp",
+        "serve recall and memory to other agents (MCP)",
+        "Serves what is kept in the store to other agents, over stdin and stdout (Model Context Protocol): "
+        "to search it, to read it, and to keep notes in it.",
+    )
+    memory.add_argument("--workspace", metavar="DIR", help="the folder whose sessions are served")
+    about = "what is served: the sessions of the workspace (default), or all there are"
+    memory.add_argument("--memory", choices=["project", "all"], help=about)
+    memory.add_argument("--read-only", action="store_true", default=None, help="no notes are kept")
+    memory.set_defaults(command=_mcp)
 
 
 def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -493,6 +509,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from perdure.faces.cli.run import run_task
 
     return run_task(arguments)
+
+
+def _mcp(arguments: argparse.Namespace) -> int:
+    from perdure.faces.mcp_server import serve_memory
+
+    return serve_memory(arguments)
 
 
 def _tools(arguments: argparse.Namespace) -> int:

@@ -70,6 +70,7 @@ SETTINGS = (
     "parallel",
     "tools",
     "tool_files",
+    "read_only",
     "workspace",
     "memory",
     "recall",
