@@ -54,10 +54,3 @@ def test_they_stand_in_the_prompt_and_can_be_left_out(tmp_path: Path) -> None:
     first, second = (str(request.messages[0]["content"]) for request in endpoint.requests)
     assert "Always use tabs." in first
     assert "Always use tabs." not in second
-
-
-def test_what_can_not_be_set_yet_is_told(tmp_path: Path) -> None:
-    command = Command(tmp_path, "http://127.0.0.1:9/v1")
-    (command.workspace / "perdure.toml").write_text("offline = true\n")
-    told = command("run", "hello")
-    assert (told.code, "can't be set yet" in told.err) == (2, True)

@@ -38,7 +38,7 @@ FOR_ROOMY_WINDOWS = frozenset({"list_files", "search_files", "write_file", "edit
 #: Of a roomy window, the share that tools of servers may take unless they are named: one of so many.
 SERVED_SHARE = 4
 #: Names of the tools that belong to a conversation.
-RESERVED = frozenset({"recall", "update_plan"})
+RESERVED = frozenset({"recall", "update_plan", "background"})
 
 
 class Toolbox:
