@@ -22,6 +22,7 @@ from perdure.errors import ToolError
 from perdure.tools import watcher
 from perdure.tools.bash import bash_tool
 from perdure.tools.contract import Said
+from perdure.tools.jobs import Jobs
 from perdure.tools.sandbox import NO_BUBBLEWRAP, OFF, WHOLE_SYSTEM, Sandbox
 from tools.running import gone, sleeper, there
 
@@ -451,6 +452,66 @@ async def test_sockets_of_others_cannot_be_reached(workspace: Path, place: str, 
                 listening.accept()
     finally:
         shutil.rmtree(folder)
+
+
+def bubblewrap_after(folder: Path, monkeypatch: pytest.MonkeyPatch, commands: str) -> None:
+    """Has the real bubblewrap run after these shell commands, from the next use on."""
+    real = shutil.which("bwrap")
+    folder.mkdir()
+    first = folder / "bwrap"
+    first.write_text(f'#!/bin/sh\n{commands}\nexec {real} "$@"\n')
+    first.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+@needs_sandbox
+@pytest.mark.parametrize("background", [False, True])
+async def test_what_goes_while_the_sandbox_is_made_is_no_trouble(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, background: bool
+) -> None:
+    """A daemon that ends, for one: its socket can't be covered any more."""
+    place = Path(tempfile.mkdtemp(dir="/var/lib" if os.access("/var/lib", os.W_OK) else None))
+    (place / "file").touch()
+    bubblewrap_after(tmp_path / "first", monkeypatch, f"test ! -e {place}/go || rm -r {place}")
+    sandbox = Sandbox(workspace, "on", hidden=[place / "file"])
+    assert sandbox.state().in_force
+    (place / "go").touch()
+    jobs = Jobs()
+    bash = bash_tool(workspace, sandbox=sandbox, jobs=jobs).run
+    said = await bash(command="echo once >> log; cat log", background=background)
+    jobs.stop_all()
+    assert str(said).startswith("once\n[")
+    assert "exit code 0" in said
+    assert not place.exists(), "it went between the look and the making"
+
+
+@needs_sandbox
+@pytest.mark.parametrize("background", [False, True])
+async def test_where_no_sandbox_can_be_made_any_more_nothing_runs(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, background: bool
+) -> None:
+    fails = "{ echo bwrap: no user namespaces left >&2; exit 1; }"
+    bubblewrap_after(tmp_path / "first", monkeypatch, f"test ! -e {tmp_path}/go || {fails}")
+    sandbox = Sandbox(workspace, "on")
+    assert sandbox.state().in_force
+    (tmp_path / "go").touch()
+    jobs = Jobs()
+    bash = bash_tool(workspace, sandbox=sandbox, jobs=jobs).run
+    with pytest.raises(
+        ToolError, match="sandbox could not be made, so nothing was run: bwrap: no user namespaces left"
+    ):
+        await bash(command="echo once >> log", background=background)
+    assert not jobs.jobs("")
+    assert not (workspace / "log").exists()
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    "end", ["exit 1", "exec false", "kill -9 $$", "trap - EXIT; exit 1", "exec 198>&-; exit 1"]
+)
+async def test_what_ends_badly_is_run_once(bash: Bash, workspace: Path, end: str) -> None:
+    await bash(command=f"echo once >> log; {end}")
+    assert (workspace / "log").read_text() == "once\n"
 
 
 @needs_sandbox

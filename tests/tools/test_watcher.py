@@ -5,6 +5,7 @@ import os
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,8 @@ print(json.dumps(watch.run(float(os.environ["SECONDS_GIVEN"]))))
 def sleeper() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     mark = secrets.token_hex(8)
     process = subprocess.Popen(["sleep", "300"], env={**os.environ, watcher.MARK: mark})
+    while not any(each.pid == process.pid and each.name for each in watcher.processes()):
+        time.sleep(0.01)  # between the old program and the new one, a process has no name
     yield process, mark
     process.kill()
     process.wait()

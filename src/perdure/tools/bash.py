@@ -22,16 +22,20 @@ from perdure.tools.background import looked_at
 from perdure.tools.contract import Said, Tool, Touch
 from perdure.tools.environment import environment_for_commands
 from perdure.tools.jobs import LONGEST, Jobs
-from perdure.tools.processes import PATIENCE, run_watched
+from perdure.tools.processes import PATIENCE, Ran, run_watched
 from perdure.tools.registry import tool
 from perdure.tools.results import OUTPUT_LIMIT, facts_of, shown
 from perdure.tools.sandbox import Sandbox
-from perdure.tools.shell import FOLDER, Memo, OwnMemo, beginning, ending, shell_of
+from perdure.tools.shell import FOLDER, Memo, OwnMemo, beginning, ending, has_begun, shell_of
 
 #: Seconds a command may take: unless the model says otherwise, and at most.
 USUAL_TIMEOUT, LONGEST_TIMEOUT = 120.0, 600.0
 #: Seconds in which a command in the background is expected to fail, if it does.
 SOON = 1.0
+
+#: How often a sandbox is made again that could not be: what it was to cover (a socket, say) may have gone
+#: between the look and the making.
+SANDBOX_TRIES = 2
 
 #: The loopback of a sandbox without a network is its own.
 ALONE = "without a network in the sandbox, other calls can't reach its ports"
@@ -83,10 +87,15 @@ def bash_tool(
 
     async def in_front(command: str, timeout: float | None) -> Said:
         seconds = _seconds(timeout, USUAL_TIMEOUT, LONGEST_TIMEOUT)
-        it = await beginner.begun(command)
-        ran = await run_watched(
-            it.argv, folder=it.folder, environment=it.environment, seconds=seconds, wrapped=it.sandboxed
-        )
+        for last in (*[False] * SANDBOX_TRIES, True):
+            it = await beginner.begun(command)
+            ran = await run_watched(
+                it.argv, folder=it.folder, environment=it.environment, seconds=seconds, wrapped=it.sandboxed
+            )
+            if it.has_run(ran):
+                break
+            if last:
+                raise _no_sandbox(ran.head)
         ended = ending(ran.told, it.folder, workspace, sandbox)
         own.last = {FOLDER: str(ended.folder)}
         facts = [*facts_of(ran, seconds, sandboxed=it.sandboxed), *it.notes]
@@ -139,17 +148,23 @@ def bash_tool(
         if not background:
             return await in_front(command, timeout)
         seconds = _seconds(timeout, LONGEST, LONGEST)
-        it = await beginner.begun(command)
-        job = jobs.start(
-            beginner.session,
-            command,
-            it.argv,
-            folder=it.folder,
-            environment=it.environment,
-            seconds=seconds,
-            wrapped=it.sandboxed,
-        )
-        await job.waited(SOON)
+        for last in (*[False] * SANDBOX_TRIES, True):
+            it = await beginner.begun(command)
+            job = jobs.start(
+                beginner.session,
+                command,
+                it.argv,
+                folder=it.folder,
+                environment=it.environment,
+                seconds=seconds,
+                wrapped=it.sandboxed,
+            )
+            await job.waited(SOON)
+            if not job.ended or it.has_run(job.ran()):
+                break
+            jobs.drop(beginner.session, job)
+            if last:
+                raise _no_sandbox(job.printed)
         notes = [*it.notes, ALONE] if it.sandboxed and sandbox and not sandbox.network else it.notes
         return looked_at(jobs, beginner.session, job, recalls=recalls, notes=notes).with_notice(it.notice)
 
@@ -164,8 +179,18 @@ class _Begun:
     folder: Path
     environment: Mapping[str, str]
     sandboxed: bool
+    tells: bool
     notes: list[str]
     notice: Words | None
+
+    def has_run(self, ran: Ran) -> bool:
+        """Whether the command was run at all: its sandbox may have failed before."""
+        return not self.sandboxed or not self.tells or ran.why != "ended" or has_begun(ran.told)
+
+
+def _no_sandbox(output: bytes) -> ToolError:
+    said = output.decode("utf-8", "replace").strip()
+    return ToolError(f"error: the sandbox could not be made, so nothing was run: {said[-500:]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +219,7 @@ class _Beginner:
         if sandbox is not None and sandboxed:
             argv, environment = sandbox.around(argv, began.folder), sandbox.environment(environment)
         notes = [note for note in (shell.note, began.note) if note]
-        return _Begun(argv, began.folder, environment, sandboxed, notes, notice)
+        return _Begun(argv, began.folder, environment, sandboxed, shell.tells, notes, notice)
 
 
 def _touches(arguments: Mapping[str, Any]) -> Touch:

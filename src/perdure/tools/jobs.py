@@ -80,6 +80,11 @@ class Job:
         return self._unread.total
 
     @property
+    def printed(self) -> bytes:
+        """The head of what was printed since the last look."""
+        return bytes(self._unread.head)
+
+    @property
     def seconds(self) -> float:
         return time.monotonic() - self.began
 

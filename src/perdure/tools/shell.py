@@ -5,6 +5,8 @@ that nothing else uses, so that neither output nor exit code tells of it. The co
 of its own: else the trap would stand in the error messages of the shell, and in the count of their lines.
 A command that sets an EXIT trap itself, or replaces the shell (`exec`), tells no folder; then the next one
 begins where this one did.
+
+At its beginning it tells that it began: a sandbox around it may fail before that.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from perdure.tools.watcher import TELLS
 #: The value that a tool leaves for its next call.
 FOLDER = "folder"
 
+BEGAN = "began"
+
 _TELLING = (
+    f"{{ echo {BEGAN} >&{TELLS}; }} 2>/dev/null; "
     f"trap '{{ command pwd -P >&{TELLS}; }} 2>/dev/null' EXIT; __command=$1; shift; eval -- \"$__command\""
 )
 
@@ -98,9 +103,15 @@ def beginning(memo: Memo, workspace: Path, sandbox: Sandbox | None) -> Beginning
     return Beginning(Path(last))
 
 
+def has_begun(told: str | None) -> bool:
+    """The command began, by what its shell told. Of a shell that tells nothing this can't be known."""
+    return told is not None and told.partition("\n")[0] == BEGAN
+
+
 def ending(told: str | None, began: Path, workspace: Path, sandbox: Sandbox | None) -> Beginning:
     """Where the next command begins. ``told``: by the shell, which may have told nothing."""
-    if not told or not told.startswith("/") or not _can_be_written_down(told):
+    _, _, told = (told or "").partition("\n")
+    if not told.startswith("/") or not _can_be_written_down(told):
         folder = began
     elif sandbox is not None and not sandbox.shows(Path(told)):
         # It was the sandbox's own, and is gone with it.
