@@ -33,6 +33,7 @@ HEAVY = (
     "anyio",
     "asyncio",
     "httpx2",
+    "jsonschema",
     "numpy",
     "openai",
     "pydantic",

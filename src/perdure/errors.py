@@ -12,6 +12,7 @@
     │       ├── ModelUnknown            the endpoint does not have that model     exit 2
     │       ├── RateLimited             429, after all retries
     │       └── ContextOverflow         the prompt is longer than the window
+    ├── AnswerUnfit                 no answer fits the schema that it must fit    exit 1
     ├── PromptOverflow              what must be sent is larger than the budget   exit 2
     ├── ImportUnreadable            nothing in a file can be read as a conversation  exit 2
     ├── StoreError                  the journal cannot be read or written         exit 1
@@ -189,6 +190,18 @@ class ContextOverflow(EndpointRefused):
     #: The window, and the prompt (without the answer), in tokens, where the endpoint's text gives them.
     limit: int | None
     requested: int | None
+
+
+class AnswerUnfit(PerdureError):
+    what = (
+        "No answer fits the schema, after {times} tries: {detail}.",
+        "尝试 {times} 次，仍没有符合模式的回答：{detail}。",
+    )
+    kept = ("The session is kept, the answers with it.", "会话已保存，其中包括这些回答。")
+    then = (
+        "Go on in the same session, make the schema simpler, or use a more capable model.",
+        "请在同一会话中继续、简化模式，或换用更强的模型。",
+    )
 
 
 class PromptOverflow(PerdureError):

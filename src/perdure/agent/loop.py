@@ -21,6 +21,7 @@ from perdure.agent.acting import Acting
 from perdure.agent.answers import is_in_another_language, joined, looks_like_a_call, written_calls
 from perdure.agent.conversation import Conversation, result_message, said
 from perdure.agent.executing import Executing, planned
+from perdure.agent.fitting import ASKED_AGAIN, Fitting
 from perdure.agent.judge import Judge, feedback, is_same
 from perdure.agent.plan import Planner, shown
 from perdure.agent.prompts import (
@@ -70,7 +71,7 @@ from perdure.chat.language import Language, say
 from perdure.chat.messages import Kind, text_of
 from perdure.chat.plans import Plan
 from perdure.chat.tokens import Usage
-from perdure.errors import PerdureError, PromptOverflow, StoreError, Words
+from perdure.errors import AnswerUnfit, PerdureError, PromptOverflow, StoreError, Words
 from perdure.memory.passages import RECALL
 from perdure.models.client import ModelClient, Reply
 from perdure.store.journal import LEFT, WHOLE, NewEvent
@@ -93,7 +94,8 @@ class Loop:
     model works, for the next compaction; ``judge`` checks the answer (without one, no answer is looked at);
     ``recollection`` brings what is no longer in view, with ``recalls`` by itself as well; ``planner``: a plan
     is made first and carried out; ``spending``: that of the run, which several loops may share; ``price``:
-    the model's, in US dollars of a usage; ``news``: what went wrong before and is no reason not to begin."""
+    the model's, in US dollars of a usage; ``news``: what went wrong before and is no reason not to begin;
+    ``fitting``: the answer must fit a schema."""
 
     model: ModelClient
     acting: Acting
@@ -110,6 +112,7 @@ class Loop:
     spending: Spending = field(default_factory=Spending)
     price: Price = lambda usage: None
     news: Sequence[PerdureError] = ()
+    fitting: Fitting | None = None
 
     def __post_init__(self) -> None:
         self._account = Account(self.spending, self._used)
@@ -219,6 +222,8 @@ class Loop:
         else:
             self._request = self.conversation.ask(task, excerpt.text, excerpt.recalled, kind=kind).seq
             self._tell(Recalled(entries=excerpt.recalled, text=excerpt.text, tokens=excerpt.tokens))
+        if self.fitting and self.fitting.told:
+            self.conversation.add(Kind.NOTICE, said(self.fitting.form(self._lang)))
         if kind is Kind.USER and only_goes_on(task):
             self._request = request_gone_on_with(self.conversation, self._request)
         return self._first(task)
@@ -280,24 +285,42 @@ class Loop:
             # What can't be kept can still be read.
             self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
             return Finish("failed", self._answer, error.say(self._lang), type(error).__name__)
-        if reply.cut and self.judge and len(self._said) < CONTINUED:
+        if reply.cut and (self.judge or self.fitting) and len(self._said) < CONTINUED:
             self._said.append(reply.content)
             self._remind(GO_ON, code="answer.continued")
             return Think()
         if reply.cut:
             self._tell(Notice(code="answer.cut", text=say(ANSWER_CUT, self._lang)))
-            return Finish("answered", self._answer)
         self._said.clear()
-        if self.judge is None:
+        if self.fitting and (unfit := self._unfit(self.fitting)):
+            return unfit
+        if self.judge is None or reply.cut:
             return Finish("answered", self._answer)
-        if looks_like_a_call(self._answer):
+        if not self.fitting and looks_like_a_call(self._answer):
             return self._mistaken(WRITTEN_CALLS, WRITTEN_CALL)
         return Check(self._answer)
+
+    def _unfit(self, fitting: Fitting) -> Next | None:
+        """What comes of an answer that doesn't fit the schema: it goes back, up to a point."""
+        try:
+            misfit = fitting.look_at(self._answer)
+        except AnswerUnfit as error:
+            self._tell(ErrorRaised(error=type(error).__name__, text=error.say(self._lang), acts=error.acts))
+            return Finish("failed", self._answer, error.say(self._lang), type(error).__name__)
+        self._thinking.schema = fitting.schema.schema if misfit else None
+        if misfit is None:
+            self._answer = fitting.fit.text if fitting.fit else self._answer
+            return None
+        self.conversation.add(Kind.NOTICE, said(fitting.objection(misfit, self._lang)))
+        told = say(ASKED_AGAIN, self._lang, why=say(misfit.why, self._lang))
+        self._tell(Notice(code="answer.unfit", text=told))
+        self._tell(TextDelta(text="", restart=True))
+        return Think()
 
     async def _check(self, answer: str) -> Next:
         """Have an answer judged, where it is worth it; one that isn't satisfied goes back, up to a point."""
         turn = self.conversation.since(self._request)
-        if is_in_another_language(text_of(turn[0].message), answer):
+        if not self.fitting and is_in_another_language(text_of(turn[0].message), answer):
             self._tell(Notice(code="answer.language", text=say(OTHER_LANGUAGE, self._lang)))
         if self.judge is None or not self.judge.wants(turn):
             return Finish("answered", answer)
@@ -327,7 +350,7 @@ class Loop:
 
     def _with_written_calls(self, reply: Reply) -> Reply:
         """The reply; where it is calls that were written as text, with these as what they are."""
-        if self.judge is None or reply.calls:
+        if self.judge is None or reply.calls or (self.fitting and self.fitting.fits(reply.content)):
             return reply
         calls = written_calls(reply.content, {tool.name for tool in self.conversation.tools})
         if not calls:
@@ -406,7 +429,8 @@ class Loop:
         )
 
     def _finished(self, step: Finish, began: float) -> RunFinished:
-        if step.status == "answered" and self._plan and not (self.planner and self.planner.only):
+        is_answered = step.status == "answered"
+        if is_answered and self._plan and not (self.planner and self.planner.only):
             with suppress(StoreError):  # the answer is there; a plan that stands a little longer harms nobody
                 self.conversation.plan_is_over()
         if step.status in {"limit", "failed"} and not step.answer and (plan := self._plan):
@@ -427,6 +451,7 @@ class Loop:
             session=self.conversation.session,
             steps=self.steps + (self._executing.steps if self._executing else 0),
             judged=step.judged,
+            output=self.fitting.fit.value if is_answered and self.fitting and self.fitting.fit else None,
             seconds=round(time.monotonic() - began, 3),
         )
         return self._tell(finished)

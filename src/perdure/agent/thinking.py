@@ -28,6 +28,7 @@ from perdure.agent.prompts import (
 from perdure.agent.spending import LIMIT, Account, LimitReached, Price
 from perdure.agent.summarizing import FAILURES, REST, UNREAD, Summarizer, compacted
 from perdure.agent.truncation import cut_to
+from perdure.chat.calls import Schema
 from perdure.chat.events import ErrorRaised, Event, Notice, TextDelta
 from perdure.chat.language import Language, say
 from perdure.errors import ContextOverflow, EndpointError, PerdureError, StoreError
@@ -55,6 +56,8 @@ class Thinking:
     def __post_init__(self) -> None:
         #: What the model has said of a reply that isn't whole yet.
         self.partial = ""
+        #: What the endpoint holds the next replies to.
+        self.schema: Schema | None = None
         #: Tokens before the trim that has happened before a request, and what it did.
         self._made: tuple[int, Trimmed] | None = None
         self._summarizing = False
@@ -112,6 +115,7 @@ class Thinking:
             tools=self.conversation.tools,
             session=self.conversation.session,
             max_output_tokens=self._answer_limit,
+            schema=self.schema,
         )
         try:
             return await self._streamed(request)

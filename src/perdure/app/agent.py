@@ -6,7 +6,7 @@ Everything below takes what it needs as an argument.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 import anyio.to_thread
 
-from perdure.app.assembly import Assembly, Wish
+from perdure.app.assembly import Assembly, Wish, output_schema_of
 from perdure.app.instructions import instructions
 from perdure.app.models import Models
 from perdure.app.opening import config_folder, new_session_name
@@ -111,11 +111,14 @@ class Agent:
         plan: Plan | None = None,
         plan_only: bool = False,
         goes_on: bool = False,
+        output_schema: Mapping[str, Any] | None = None,
     ) -> RunFinished:
         """One turn: ``task`` in ``session``, which is made where it doesn't exist; without a name
         a new one gets one (it is in the result). ``on_event`` must not raise. ``plan``: carry out this one
         (see `perdure.chat.plans.read_plan`); ``plan_only``: make a plan, which is the answer; ``goes_on``:
-        where a plan was interrupted, it goes on.
+        where a plan was interrupted, it goes on; ``output_schema``: a JSON schema that the answer must fit,
+        which then is one line of JSON, and as a value in the result's ``output``. One that doesn't fit after
+        two more tries fails the run (`AnswerUnfit`).
 
         Raises `PerdureError` only for what prevents a turn from beginning.
         """
@@ -125,6 +128,7 @@ class Agent:
 
         if session is not None:
             checked_name(session)
+        schema = output_schema_of(output_schema, plan_only=plan_only)
         client, assembly = await self.client(), self._assembly
         spending = assembly.spending(client)
         session = session or new_session_name()
@@ -132,7 +136,7 @@ class Agent:
         recaller = self.sessions.recaller
         reach = Scope(session, self.settings.memory)
         async with self._having(session), beside(partial(embed_behind, recaller, reach)):
-            wish = Wish(plan, only=plan_only, goes_on=goes_on)
+            wish = Wish(plan, only=plan_only, goes_on=goes_on, output_schema=schema)
             loop = await assembly.loop(session, recaller, on_event or _nothing, wish, spending)
             return await loop.run(task)
 
@@ -193,16 +197,14 @@ class Agent:
         *,
         session: str | None = None,
         on_event: Callable[[Event], None] | None = None,
-        plan: Plan | None = None,
-        plan_only: bool = False,
+        **wish: Any,
     ) -> RunFinished:
-        """`run` for programs without an event loop; closes the agent afterwards."""
+        """`run`, which gets the same ``wish``, for programs without an event loop; closes the agent
+        afterwards."""
 
         async def whole() -> RunFinished:
             async with self:
-                return await self.run(
-                    task, session=session, on_event=on_event, plan=plan, plan_only=plan_only
-                )
+                return await self.run(task, session=session, on_event=on_event, **wish)
 
         return anyio.run(whole)
 
@@ -210,7 +212,7 @@ class Agent:
     async def stream(
         self, task: str, *, session: str | None = None, **wish: Any
     ) -> AsyncIterator[MemoryObjectReceiveStream[Event]]:
-        """The events of `run`, which gets the same ``wish`` of a plan, as they happen; leaving the block
+        """The events of `run`, which gets the same ``wish``, as they happen; leaving the block
         interrupts the turn in order.
 
         async with agent.stream("...") as events:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -13,6 +13,7 @@ from perdure.app.models import Models
 from perdure.app.sessions import Sessions
 from perdure.app.toolbox import Toolbox
 from perdure.config import Judging, Settings
+from perdure.errors import ConfigError, Words
 
 if TYPE_CHECKING:
     from perdure.agent.conversation import Conversation
@@ -26,20 +27,27 @@ if TYPE_CHECKING:
     from perdure.chat.calls import ToolSpec
     from perdure.chat.events import Event
     from perdure.chat.plans import Plan
+    from perdure.chat.structured import OutputSchema
     from perdure.models.client import ModelClient
     from perdure.tools.changes import ChangeLog
     from perdure.tools.policy import Policy
     from perdure.tools.registry import Registry
 
+NO_ANSWER: Words = (
+    "a plan only has no answer that could fit a schema",
+    "仅制定计划时没有可符合模式的回答",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What a run wants beside its task: a given ``plan`` carried out, a plan ``only``, or an interrupted one
-    to go on."""
+    to go on; an answer that fits a schema."""
 
     plan: Plan | None = None
     only: bool = False
     goes_on: bool = False
+    output_schema: OutputSchema | None = None
 
 
 class Assembly:
@@ -66,6 +74,7 @@ class Assembly:
     ) -> Loop:
         from perdure.agent.acting import Acting
         from perdure.agent.changes import FileChanges
+        from perdure.agent.fitting import Fitting
         from perdure.agent.leaving import Leaving
         from perdure.agent.loop import Loop
         from perdure.agent.plan import OwnPlan
@@ -74,6 +83,8 @@ class Assembly:
         client = await self._models.main()
         await self._tools.reach(self._models.window(client), client.counter, small=_small(client))
         summarizer, judge = await self.summarizer(client), await self._judge(client)
+        schema = wish.output_schema
+        fitting = Fitting(schema, told=not _small(client)) if schema else None
         policies: list[Policy] = []
         # One question at a time, whatever runs side by side.
         asking = anyio.Lock()
@@ -106,6 +117,7 @@ class Assembly:
                 spending=spending,
                 price=partial(self._models.price, client.model),
                 news=() if lane else self._tools.news(),
+                fitting=None if lane else fitting,
             )
 
         return opened("", emit)
@@ -222,6 +234,17 @@ class Assembly:
             looking=looking,
             lane=lane,
         )
+
+
+def output_schema_of(schema: Mapping[str, Any] | None, *, plan_only: bool) -> OutputSchema | None:
+    """What the answer must fit. Raises `ConfigError` where it is no schema, or a plan is the answer."""
+    from perdure.chat.structured import OutputSchema
+
+    if schema is None:
+        return None
+    if plan_only:
+        raise ConfigError(NO_ANSWER)
+    return OutputSchema(schema)
 
 
 def _small(client: ModelClient) -> bool:

@@ -198,7 +198,8 @@ class ErrorRaised(Event):
 class RunFinished(Event):
     """The last event. ``cost`` is in US dollars, null where the price of a part is unknown; ``error`` names
     the type of the error that ended a failed run, where one did; ``judged`` is what the Judge said of the
-    answer: `satisfied`, `unsatisfied`, `unjudged` (it failed), or empty where it wasn't asked."""
+    answer: `satisfied`, `unsatisfied`, `unjudged` (it failed), or empty where it wasn't asked; ``output``:
+    the answer as a value, where it had to fit a schema and does."""
 
     type = "run.finished"
     status: Status
@@ -209,6 +210,7 @@ class RunFinished(Event):
     reason: str = ""
     error: str = ""
     judged: JudgedAs = ""
+    output: Any = None
     steps: int = 0
     seconds: float = 0.0
     usage_by_purpose: Mapping[str, Usage] = field(default_factory=dict)

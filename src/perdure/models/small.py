@@ -125,7 +125,7 @@ class SmallModelClient:
 
     async def _pieces(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         plain = replace(request, messages=as_plain_chat(request.messages), tools=())
-        if request.purpose != "think" or not request.tools:
+        if request.purpose != "think" or not request.tools or request.schema is not None:
             async for piece in self.inner.stream(plain):
                 yield piece
             return

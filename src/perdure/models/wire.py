@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from perdure.chat.calls import Schema
 from perdure.chat.forms import Form, formed
 from perdure.chat.messages import Message, text_of
 from perdure.models.client import ModelRequest
@@ -35,6 +36,7 @@ class Dialect:
     output_limit_field: str = "max_tokens"
     temperature: bool = True
     schema: Literal["json_schema", "json_object", "none"] = "json_schema"
+    schema_beside_tools: bool = True
     silent: SilentForm = "null"
     system: Literal["system", "developer", "in_user"] = "system"
     reasoning: bool = False
@@ -60,11 +62,8 @@ def body_of(request: ModelRequest, model: str, dialect: Dialect) -> dict[str, An
         body[dialect.output_limit_field] = request.max_output_tokens
     if request.temperature is not None and dialect.temperature:
         body["temperature"] = request.temperature
-    if request.schema is not None and dialect.schema == "json_schema":
-        form = {"name": "reply", "schema": dict(request.schema), "strict": True}
-        body["response_format"] = {"type": "json_schema", "json_schema": form}
-    elif request.schema is not None and dialect.schema == "json_object":
-        body["response_format"] = {"type": "json_object"}
+    if request.schema is not None and (dialect.schema_beside_tools or not request.tools):
+        body |= _response_format(request.schema, dialect)
     return {**body, **request.extra}
 
 
@@ -82,6 +81,26 @@ def learn(dialect: Dialect, said: str, body: Mapping[str, Any], *, form_only: bo
         if lesson.words.search(said) and lesson.applies(dialect, body):
             return lesson.learnt(dialect)
     return None
+
+
+def _response_format(schema: Schema, dialect: Dialect) -> dict[str, Any]:
+    if dialect.schema == "json_schema":
+        form = {"name": "reply", "schema": dict(schema), "strict": _is_closed(schema)}
+        return {"response_format": {"type": "json_schema", "json_schema": form}}
+    if dialect.schema == "json_object" and schema.get("type") == "object":
+        return {"response_format": {"type": "json_object"}}
+    return {}
+
+
+def _is_closed(schema: Any) -> bool:
+    """Every object in the schema has all that it may have: the only ones that OpenAI takes for strict
+    (https://platform.openai.com/docs/guides/structured-outputs)."""
+    if isinstance(schema, Mapping):
+        is_object = schema.get("type") == "object" or "properties" in schema
+        closed = schema.get("additionalProperties") is False
+        complete = set(schema.get("properties") or ()) == set(schema.get("required") or ())
+        return (not is_object or (closed and complete)) and all(map(_is_closed, schema.values()))
+    return not isinstance(schema, list) or all(map(_is_closed, schema))
 
 
 def _is_empty_answer(message: Message) -> bool:
@@ -168,6 +187,14 @@ _LESSONS = (
         _when(r"temperature"),
         lambda dialect, body: "temperature" in body,
         lambda dialect: replace(dialect, temperature=False),
+    ),
+    _Lesson(
+        _when(
+            r"(?:tool|function)s?\b.{0,80}(?:json|grammar|response|structured)"
+            r"|(?:json|grammar|response|structured).{0,80}\b(?:tool|function)s?\b"
+        ),
+        lambda dialect, body: "response_format" in body and "tools" in body,
+        lambda dialect: replace(dialect, schema_beside_tools=False),
     ),
     _Lesson(
         _when(r"response_format|json_schema|json_object|structured output"),

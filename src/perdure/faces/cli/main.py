@@ -167,6 +167,11 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "task", metavar="TASK", nargs="?", help="what to do; - or nothing reads it from stdin"
     )
     parser.add_argument("--json", action="store_true", help="write events, one JSON object a line, to stdout")
+    parser.add_argument(
+        "--output-schema",
+        metavar="FILE",
+        help="the answer as JSON that fits the JSON schema in FILE, and nothing else on stdout",
+    )
     _add_work(parser)
     planning = parser.add_mutually_exclusive_group()
     planning.add_argument(

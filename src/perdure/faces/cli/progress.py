@@ -81,15 +81,22 @@ STEP_SHOWN, RESULT_SHOWN = 100, 100
 
 class Progress:
     """Shows events. ``quiet`` shows only what went wrong; ``verbose`` adds whole outputs, thoughts
-    and tokens; ``plans``: plans are shown, since they aren't the answer."""
+    and tokens; ``plans``: plans are shown, since they aren't the answer; ``streams``: the answer is written
+    to the terminal while it comes."""
 
     def __init__(
-        self, *, quiet: bool = False, verbose: bool = False, lang: Language = "en", plans: bool = True
+        self,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        lang: Language = "en",
+        plans: bool = True,
+        streams: bool = True,
     ) -> None:
         self.quiet = quiet
         self.plans = plans
         self.verbose = verbose
-        self.streams = sys.stdout.isatty()
+        self.streams = streams and sys.stdout.isatty()
         self._lang = lang
         self._console = _console()
         self._status: Status | None = None

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -38,6 +38,7 @@ NOTHING_LEFT: Words = (
 EMPTY_TASK: Words = ("the task is empty", "任务为空")
 NONE_TO_GO_ON: Words = ("there is no session in {folder} to go on with", "{folder} 中没有可以继续的会话")
 NO_PLAN_FILE: Words = ("the plan in {file} cannot be read: {why}", "无法读取 {file} 中的计划：{why}")
+NO_SCHEMA_FILE: Words = ("the schema in {file} cannot be used: {why}", "无法使用 {file} 中的模式：{why}")
 NO_TEXT: Words = ("it is not text in UTF-8", "它不是 UTF-8 文本")
 INTERRUPTED = 130
 EXIT_CODES: dict[Status, int] = {"answered": 0, "failed": 1, "limit": 3, "interrupted": INTERRUPTED}
@@ -86,6 +87,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
 
 def run_task(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
+    schema = schema_from(arguments.output_schema) if arguments.output_schema else None
     title, plan = plan_from(arguments.plan_file) if arguments.plan_file else ("", None)
     goes_on = arguments.goes_on or arguments.session is not None
     told = title if title and arguments.task is None else _task(arguments.task, needed=not goes_on)
@@ -95,18 +97,24 @@ def run_task(arguments: argparse.Namespace) -> int:
         print(f"session {session}", file=sys.stderr)
     lang = language_of(task) if settings.lang == "auto" else settings.lang
     progress = Progress(
-        quiet=settings.quiet, verbose=settings.verbose, lang=lang, plans=not arguments.plan_only
+        quiet=settings.quiet,
+        verbose=settings.verbose,
+        lang=lang,
+        plans=not arguments.plan_only,
+        streams=schema is None,
     )
     approve = AskAtTerminal(progress, lang) if can_ask() and not arguments.json else None
     show = _json_line if arguments.json else progress.show
     agent = Agent(settings, approve=approve)
-    wish = {"plan": plan, "plan_only": arguments.plan_only, "goes_on": not told}
+    wish = {"plan": plan, "plan_only": arguments.plan_only, "goes_on": not told, "output_schema": schema}
     turn = partial(agent.run, task, session=session, **wish)
     finished = anyio.run(until_done_or_interrupted, agent, turn, show)
     if finished is None:
         return INTERRUPTED
     if finished.answer and not arguments.json and not progress.streams:
-        print(printable(finished.answer), flush=True)
+        # Whoever asked for JSON reads nothing else from stdout.
+        fits = schema is None or finished.status == "answered"
+        print(printable(finished.answer), flush=True, file=sys.stdout if fits else sys.stderr)
     return exit_code(finished)
 
 
@@ -124,6 +132,24 @@ def plan_from(file: str) -> tuple[str, Plan]:
     except ConfigError as error:
         raise ConfigError(NO_PLAN_FILE, file=file, why=error) from error
     return title, Plan(steps, by="person")
+
+
+def schema_from(file: str) -> dict[str, Any]:
+    """The JSON schema in a file. Raises `ConfigError` where it holds none."""
+    from perdure.chat.structured import OutputSchema
+
+    try:
+        return OutputSchema(json.loads(Path(file).read_text(encoding="utf-8-sig"))).schema
+    except OSError as error:
+        raise ConfigError(NO_SCHEMA_FILE, file=file, why=why(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(NO_SCHEMA_FILE, file=file, why=NO_TEXT) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            NO_SCHEMA_FILE, file=file, why=(f"no JSON: {error}", f"不是 JSON：{error}")
+        ) from error
+    except ConfigError as error:
+        raise ConfigError(NO_SCHEMA_FILE, file=file, why=error) from error
 
 
 def exit_code(finished: RunFinished) -> int:
